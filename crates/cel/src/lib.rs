@@ -1,0 +1,1 @@
+//! The Common Expression Language: text → tree → types → cost → program → value.

@@ -1,0 +1,2 @@
+//! `celplane`: one binary, one subcommand per role and tool.
+fn main() {}
