@@ -1,1 +1,4 @@
 //! The Common Expression Language: text → tree → types → cost → program → value.
+
+pub mod source;
+pub mod syntax;
