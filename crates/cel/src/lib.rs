@@ -1,4 +1,9 @@
 //! The Common Expression Language: text → tree → types → cost → program → value.
 
+pub mod checker;
+pub mod cost;
+pub mod env;
 pub mod source;
 pub mod syntax;
+pub mod types;
+pub mod value;

@@ -1,0 +1,73 @@
+//! What a call costs, said once for the estimate and for the meter.
+
+use super::{Cost, Size};
+use crate::syntax::ast::Literal;
+use crate::types::Type;
+use crate::value::{EvalError, Value};
+
+/// What reading one code point or octet costs.
+pub const STRING_TRAVERSAL_FACTOR: f64 = 0.1;
+
+/// How a call ended, for prices that hang on the result.
+pub type Outcome<'o, 'v> = Result<&'o Value<'v>, &'o EvalError>;
+
+/// The price of a function: an estimate from what is known about its operands, and the actual cost of a call.
+///
+/// The operands' own cost is never part of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Price {
+    /// Always the same.
+    Fixed(u64),
+    /// Depends on the operands.
+    Sized {
+        /// The range, from the operands' sizes.
+        estimate: fn(&dyn CallSite) -> CallEstimate,
+        /// The cost of a call that was made. Operands that failed have size 1.
+        actual: fn(&[Value<'_>], Outcome<'_, '_>) -> u64,
+        /// Also holds where only run time tells which overload is called; else such a call costs 1.
+        when_dynamic: bool,
+    },
+}
+
+impl Price {
+    /// The price of most functions.
+    pub const ONE: Price = Price::Fixed(1);
+}
+
+/// The estimated price of a call, and how large its result is, if that can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallEstimate {
+    /// The call's own cost.
+    pub cost: Cost,
+    /// The result's size.
+    pub result_size: Option<Size>,
+}
+
+impl From<Cost> for CallEstimate {
+    fn from(cost: Cost) -> Self {
+        CallEstimate { cost, result_size: None }
+    }
+}
+
+/// What an estimate may ask about a call. Operands are counted from 0, the receiver first.
+pub trait CallSite {
+    /// How many operands there are.
+    fn operand_count(&self) -> usize;
+
+    /// The operand's checked type.
+    fn operand_type(&self, operand: usize) -> Type;
+
+    /// The operand's value, if it is written as a literal.
+    fn operand_literal(&self, operand: usize) -> Option<&Literal>;
+
+    /// The operand's size, if anything is known about it.
+    fn known_size(&self, operand: usize) -> Option<Size>;
+
+    /// The size of the elements of a list operand, if anything is known about it.
+    fn known_element_size(&self, operand: usize) -> Option<Size>;
+
+    /// The operand's size.
+    fn size(&self, operand: usize) -> Size {
+        self.known_size(operand).unwrap_or(Size::UNKNOWN)
+    }
+}

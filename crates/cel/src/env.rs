@@ -1,0 +1,126 @@
+//! What an expression may refer to: variables, types, and functions with signature, price and code.
+//!
+//! An [`Env`] is built once, from libraries and declarations, and shared: it is immutable and cheap to clone.
+
+mod builder;
+mod container;
+mod function;
+mod provider;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use builder::{Builder, EnvError, Library};
+pub use container::Container;
+pub(crate) use function::is_of_type;
+pub use function::{
+    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepared, Resolved, Singleton,
+};
+pub use provider::{FieldType, NoTypes, TypeProvider};
+
+use crate::syntax::ast::Name;
+use crate::types::Type;
+use crate::value::Value;
+
+/// What expressions may refer to, and how they are parsed, checked and planned.
+#[derive(Clone, Debug)]
+pub struct Env(Arc<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    container: Container,
+    variables: HashMap<Name, Variable>,
+    type_values: HashMap<Name, Type>,
+    functions: HashMap<Name, Arc<Function>>,
+    provider: Arc<dyn TypeProvider>,
+    options: Options,
+}
+
+/// A variable or constant.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// Its type.
+    pub variable_type: Type,
+    /// Its value, if it is a constant.
+    pub constant: Option<Value<'static>>,
+}
+
+/// How expressions are parsed, checked and planned.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The elements of a list literal, the keys and the values of a map literal must have one type.
+    pub homogeneous_literals: bool,
+    /// `1 < 1.5` checks.
+    pub cross_type_comparisons: bool,
+    /// `has(a.b)` costs one more than its operand.
+    pub presence_test_has_cost: bool,
+    /// Calls with constant operands are computed when a program is planned.
+    pub constant_folding: bool,
+    /// A presence test on a value without fields is an error, not false.
+    pub error_on_bad_presence_test: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            homogeneous_literals: false,
+            cross_type_comparisons: true,
+            presence_test_has_cost: true,
+            constant_folding: true,
+            error_on_bad_presence_test: false,
+        }
+    }
+}
+
+impl Env {
+    /// Starts an environment that holds nothing, not even operators: add [`library::standard`](crate::library::standard).
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts an environment that holds all that this one holds.
+    pub fn extend(&self) -> Builder {
+        Builder::extend(self.0.as_ref().clone())
+    }
+
+    /// The namespace that names are looked for in.
+    pub fn container(&self) -> &Container {
+        &self.0.container
+    }
+
+    /// How expressions are parsed, checked and planned.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// The types that the host declares.
+    pub fn provider(&self) -> &dyn TypeProvider {
+        self.0.provider.as_ref()
+    }
+
+    /// The types that the host declares, shared.
+    pub fn shared_provider(&self) -> Arc<dyn TypeProvider> {
+        self.0.provider.clone()
+    }
+
+    /// A declared variable or constant, by its full name.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.0.variables.get(name)
+    }
+
+    /// A type that can be used as a value, by its full name.
+    pub fn type_value(&self, name: &str) -> Option<Type> {
+        self.0.type_values.get(name).cloned().or_else(|| self.0.provider.find_type_value(name))
+    }
+
+    /// A function, by its full name.
+    pub fn function(&self, name: &str) -> Option<&Arc<Function>> {
+        self.0.functions.get(name)
+    }
+
+    /// All functions.
+    pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        self.0.functions.values()
+    }
+}

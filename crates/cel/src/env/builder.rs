@@ -1,0 +1,184 @@
+//! Fills an [`Env`] from libraries and declarations.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::function::{Implementation, OVERLOADS_MAX, Resolved};
+use super::{
+    Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, Singleton, TypeProvider, Variable,
+};
+use crate::cost::Price;
+use crate::syntax::ast::Name;
+use crate::types::{Signature, Type};
+use crate::value::{EvalError, Value};
+
+/// A set of functions, types and macros that an environment can hold, up to a version.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// What it is called.
+    pub name: &'static str,
+    /// Overloads that appeared later are left out.
+    pub version: LibraryVersion,
+    /// The overloads of all versions.
+    pub overloads: &'static [Overload],
+    /// Implementations that overloads share.
+    pub singletons: &'static [Singleton],
+    /// Names of types that expressions can use as values: `int`, `net.IP`.
+    pub types: Vec<(&'static str, Type)>,
+}
+
+/// Why an environment cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvError {
+    /// A signature's notation is wrong.
+    #[error("signature `{0}` does not parse")]
+    Signature(String),
+    /// A function has too many overloads.
+    #[error("function `{0}` has more than {OVERLOADS_MAX} overloads")]
+    TooManyOverloads(String),
+    /// Two overloads with one identifier but different signatures.
+    #[error("overload `{0}` is declared twice")]
+    Conflict(String),
+}
+
+/// Gathers what an environment holds; see [`Env::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(super) inner: Inner,
+    error: Option<EnvError>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        let inner = Inner {
+            container: Container::default(),
+            variables: HashMap::new(),
+            type_values: HashMap::new(),
+            functions: HashMap::new(),
+            provider: Arc::new(NoTypes),
+            options: super::Options::default(),
+        };
+        Builder { inner, error: None }
+    }
+
+    pub(super) fn extend(inner: Inner) -> Self {
+        Builder { inner, error: None }
+    }
+
+    /// The namespace in which names are looked for first.
+    #[must_use]
+    pub fn container(mut self, name: &str) -> Self {
+        self.inner.container = Container::new(name);
+        self
+    }
+
+    /// Declares a variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, of: Type) -> Self {
+        self.inner.variables.insert(name.into(), Variable { variable_type: of, constant: None });
+        self
+    }
+
+    /// Declares a constant.
+    #[must_use]
+    pub fn constant(mut self, name: &str, of: Type, value: Value<'static>) -> Self {
+        self.inner.variables.insert(name.into(), Variable { variable_type: of, constant: Some(value) });
+        self
+    }
+
+    /// The types that the host declares.
+    #[must_use]
+    pub fn types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
+        self.inner.provider = provider;
+        self
+    }
+
+    /// Changes how expressions are parsed, checked and planned.
+    #[must_use]
+    pub fn options(mut self, change: impl FnOnce(&mut super::Options)) -> Self {
+        change(&mut self.inner.options);
+        self
+    }
+
+    /// Adds a library, up to its version.
+    #[must_use]
+    pub fn library(mut self, library: &Library) -> Self {
+        for (name, of) in &library.types {
+            self.inner.type_values.insert(Name::from_static(name), of.clone());
+        }
+        for overload in library.overloads.iter().filter(|overload| overload.since <= library.version) {
+            let implementation = match overload.call {
+                Call::Builtin => Implementation::Builtin,
+                Call::Singleton => Implementation::Singleton,
+                Call::Native(function) => Implementation::Native(function),
+            };
+            match Signature::parse(overload.signature) {
+                Some(signature) => {
+                    let id = Name::from_static(overload.id);
+                    let mut resolved = Resolved::new(id, signature, overload.price, implementation);
+                    resolved.plan_time = overload.plan_time;
+                    self.declare(resolved);
+                }
+                None => self.error = Some(EnvError::Signature(overload.signature.to_owned())),
+            }
+        }
+        for singleton in library.singletons {
+            let name = Name::from_static(singleton.function);
+            if let Some(function) = self.inner.functions.get_mut(&name) {
+                Arc::make_mut(function).singleton = Some(*singleton);
+            }
+        }
+        self
+    }
+
+    /// Declares a function of the host, in the notation of [`Signature::parse`]: `string.shout(int) -> string`.
+    ///
+    /// Several declarations with one name and different signatures are its overloads.
+    #[must_use]
+    pub fn function<F>(self, signature: &str, price: Price, call: F) -> Self
+    where
+        F: for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync + 'static,
+    {
+        self.overload(signature, signature, price, Implementation::Closure(Arc::new(call)))
+    }
+
+    /// Declares an overload under an identifier of its own.
+    #[must_use]
+    pub fn overload(mut self, id: &str, signature: &str, price: Price, implementation: Implementation) -> Self {
+        match Signature::parse(signature) {
+            Some(parsed) => self.declare(Resolved::new(id.into(), parsed, price, implementation)),
+            None => self.error = Some(EnvError::Signature(signature.to_owned())),
+        }
+        self
+    }
+
+    fn declare(&mut self, overload: Resolved) {
+        let name = overload.signature.function.clone();
+        let function = self
+            .inner
+            .functions
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(Function { name, overloads: Vec::new(), singleton: None }));
+        let function = Arc::make_mut(function);
+        if let Some(earlier) = function.overloads.iter_mut().find(|earlier| earlier.id == overload.id) {
+            if earlier.signature == overload.signature {
+                *earlier = overload;
+            } else {
+                self.error = Some(EnvError::Conflict(overload.id.to_string()));
+            }
+        } else if function.overloads.len() == OVERLOADS_MAX {
+            self.error = Some(EnvError::TooManyOverloads(function.name.to_string()));
+        } else {
+            function.overloads.push(overload);
+        }
+    }
+
+    /// The finished environment, or the last declaration that is wrong.
+    pub fn build(self) -> Result<Env, EnvError> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(Env(Arc::new(self.inner))),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Functions: one entry per overload holds signature, price, version and code.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cost::Price;
+use crate::syntax::ast::Name;
+use crate::types::{Signature, Type};
+use crate::value::{EvalError, Value};
+
+/// The code of a function. Receives the operands, the receiver first.
+pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalError>;
+
+/// Code that was made for a certain call when the program was planned, for instance around a regular expression.
+pub type Prepared = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
+
+/// The version of a library in which a function appeared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LibraryVersion(pub u32);
+
+/// One overload of a function, as libraries list them.
+#[derive(Clone, Copy, Debug)]
+pub struct Overload {
+    /// cel-go's identifier of the overload.
+    pub id: &'static str,
+    /// `receiver.function(parameter, …) -> result`, in the notation of [`Signature::parse`].
+    pub signature: &'static str,
+    /// The library's version that brought it.
+    pub since: LibraryVersion,
+    /// What a call costs.
+    pub price: Price,
+    /// What a call does.
+    pub call: Call,
+    /// What can be done before the first call.
+    pub plan_time: PlanTime,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// The evaluator knows: logical operators, equality, indexing, selection.
+    Builtin,
+    /// All overloads of the function share one implementation, see [`Singleton`].
+    Singleton,
+    /// Runs this code.
+    Native(NativeFunction),
+}
+
+/// What a planner may do with a call before it runs for the first time.
+#[derive(Clone, Copy)]
+pub enum PlanTime {
+    /// Nothing.
+    Nothing,
+    /// Computes calls with constant operands once; they still cost what they cost. An error stays one of run time.
+    Compute,
+    /// Computes calls with one constant operand; they cost nothing, and an error means that there is no program.
+    /// These are cel-go's type conversions.
+    Convert,
+    /// Makes code for this call, if the operands that are constant allow it. An error means that there is no program.
+    Prepare(fn(&[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>>),
+}
+
+impl fmt::Debug for PlanTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PlanTime::Nothing => "Nothing",
+            PlanTime::Compute => "Compute",
+            PlanTime::Convert => "Convert",
+            PlanTime::Prepare(_) => "Prepare",
+        })
+    }
+}
+
+/// One implementation for all overloads of a function, chosen by what the first operand is.
+#[derive(Clone, Copy, Debug)]
+pub struct Singleton {
+    /// The function's name.
+    pub function: &'static str,
+    /// Which first operands it takes; for others the call fails with `no such overload: FUNCTION`.
+    pub accepts: fn(&Value<'_>) -> bool,
+    /// The code.
+    pub call: NativeFunction,
+}
+
+/// The code of a declared overload.
+#[derive(Clone)]
+pub enum Implementation {
+    /// The evaluator's own.
+    Builtin,
+    /// The function's [`Singleton`].
+    Singleton,
+    /// A plain function.
+    Native(NativeFunction),
+    /// A closure of the host.
+    Closure(Prepared),
+}
+
+impl fmt::Debug for Implementation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Implementation::Builtin => "Builtin",
+            Implementation::Singleton => "Singleton",
+            Implementation::Native(_) => "Native",
+            Implementation::Closure(_) => "Closure",
+        })
+    }
+}
+
+/// An overload whose signature has been read.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// cel-go's identifier of the overload.
+    pub id: Name,
+    /// Parameters and result.
+    pub signature: Signature,
+    /// Some parameter or the result has a type parameter.
+    pub generic: bool,
+    /// What a call costs.
+    pub price: Price,
+    /// What a call does.
+    pub implementation: Implementation,
+    /// What can be done before the first call.
+    pub plan_time: PlanTime,
+}
+
+/// A function: its name and overloads, at most 64.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// The function's name.
+    pub name: Name,
+    /// The overloads, in the order in which they were declared.
+    pub overloads: Vec<Resolved>,
+    /// The implementation that all overloads share.
+    pub singleton: Option<Singleton>,
+}
+
+/// How many overloads a function can have: one bit each in a checked call.
+pub(crate) const OVERLOADS_MAX: usize = 64;
+
+impl Overload {
+    /// An overload with a fixed price of 1, in the library since its first version.
+    pub const fn new(id: &'static str, signature: &'static str, call: NativeFunction) -> Overload {
+        Overload {
+            id,
+            signature,
+            since: LibraryVersion(0),
+            price: Price::ONE,
+            call: Call::Native(call),
+            plan_time: PlanTime::Nothing,
+        }
+    }
+}
+
+impl Resolved {
+    /// An overload with the host's own closure.
+    pub(crate) fn new(id: Name, signature: Signature, price: Price, implementation: Implementation) -> Self {
+        let generic = signature.parameters.iter().chain([&signature.result]).any(has_parameter);
+        Resolved { id, signature, generic, price, implementation, plan_time: PlanTime::Nothing }
+    }
+
+    /// The operands have the kinds that the parameters ask for, as far as kinds go.
+    pub fn accepts(&self, operands: &[Value<'_>]) -> bool {
+        let parameters = &self.signature.parameters;
+        parameters.len() == operands.len() && parameters.iter().zip(operands).all(|(of, value)| is_of_type(value, of))
+    }
+}
+
+fn has_parameter(of: &Type) -> bool {
+    match of {
+        Type::Param(_) => true,
+        Type::List(element) => has_parameter(element),
+        Type::Map(entry) => has_parameter(&entry.0) || has_parameter(&entry.1),
+        Type::Type(Some(inner)) => has_parameter(inner),
+        Type::Opaque(opaque) => opaque.parameters.iter().any(has_parameter),
+        _ => false,
+    }
+}
+
+/// The value is of the type, as far as its kind tells: elements are not looked at.
+pub(crate) fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
+    match (of, value) {
+        (Type::Dyn | Type::Any | Type::Param(_) | Type::Var(_) | Type::Error, _) => true,
+        (Type::Null, Value::Null)
+        | (Type::Bool, Value::Bool(_))
+        | (Type::Int, Value::Int(_))
+        | (Type::Uint, Value::Uint(_))
+        | (Type::Double, Value::Double(_))
+        | (Type::String, Value::String(_))
+        | (Type::Bytes, Value::Bytes(_))
+        | (Type::Duration, Value::Duration(_))
+        | (Type::Timestamp, Value::Timestamp(_))
+        | (Type::List(_), Value::List(_))
+        | (Type::Map(_), Value::Map(_))
+        | (Type::Type(_), Value::Type(_))
+        | (Type::Wrapper(_), Value::Null) => true,
+        (Type::Wrapper(primitive), value) => is_of_type(value, &primitive.unwrapped()),
+        (Type::Opaque(_), Value::Optional(_)) => of.as_optional().is_some(),
+        (Type::Opaque(_) | Type::Object(_), Value::Opaque(opaque)) => opaque.type_of().name() == of.name(),
+        (Type::Object(name), Value::Object(object)) => object.type_name() == name.as_str(),
+        _ => false,
+    }
+}

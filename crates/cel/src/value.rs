@@ -1,0 +1,310 @@
+//! What evaluation reads and yields.
+//!
+//! A value borrows where it can: constants from the program, everything else from the host's data, so that reading a field
+//! neither copies nor counts references. Lists, maps and objects of the host stay where they are, behind the traits in [`host`].
+
+mod conversion;
+mod equality;
+mod error;
+pub mod host;
+mod list;
+mod map;
+mod order;
+mod text;
+mod time;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use error::{ErrorKind, EvalError};
+pub use host::{HostList, HostMap, HostObject, HostValue};
+pub use list::List;
+pub use map::{Key, Map};
+pub use text::{Bytes, Str, double_text};
+pub use time::{Duration, Timestamp};
+
+use crate::types::Type;
+
+/// A CEL value that lives at least as long as `'a`, the shorter of program and input.
+#[derive(Clone, Debug)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true`, `false`
+    Bool(bool),
+    /// A signed 64-bit integer.
+    Int(i64),
+    /// An unsigned 64-bit integer.
+    Uint(u64),
+    /// A 64-bit floating point number.
+    Double(f64),
+    /// Text.
+    String(Str<'a>),
+    /// Octets.
+    Bytes(Bytes<'a>),
+    /// A span of time.
+    Duration(Duration),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A list.
+    List(List<'a>),
+    /// A map.
+    Map(Map<'a>),
+    /// A type as a value.
+    Type(Type),
+    /// An optional value, present or absent.
+    Optional(Option<Arc<Value<'a>>>),
+    /// An object of a type whose fields the host declares, in place.
+    Object(&'a dyn HostObject),
+    /// A value of a type that the host or a library defines.
+    Opaque(Arc<dyn HostValue>),
+    /// Not known (yet): the evaluation goes on and answers as far as the rest decides.
+    Unknown(Unknown),
+    /// A value that cannot be had, inside a container or an accumulator; reading it is an error.
+    Error(EvalError),
+}
+
+/// What is not known.
+///
+/// Names the inputs that an answer would need. Two unknowns merge into one that names both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown(Arc<[Box<str>]>);
+
+impl Unknown {
+    /// An input that is not known, under the name it has for the user: `taint.value`.
+    pub fn new(name: &str) -> Self {
+        Unknown(Arc::new([name.into()]))
+    }
+
+    /// The names of the inputs that are not known, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// What either of two is not known of.
+    #[must_use]
+    pub fn merge(self, other: &Unknown) -> Unknown {
+        if self == *other {
+            return self;
+        }
+        let mut names: Vec<Box<str>> = self.0.iter().chain(other.0.iter()).cloned().collect();
+        names.sort();
+        names.dedup();
+        Unknown(names.into())
+    }
+}
+
+impl<'a> Value<'a> {
+    /// A string that borrows its text.
+    pub fn str(text: &'a str) -> Self {
+        Value::String(Str::Borrowed(text))
+    }
+
+    /// A string that owns its text.
+    pub fn string(text: impl Into<Arc<str>>) -> Self {
+        Value::String(Str::Shared(text.into()))
+    }
+
+    /// A list that owns its elements.
+    pub fn list(elements: Vec<Value<'a>>) -> Self {
+        Value::List(List::Shared(Arc::new(elements)))
+    }
+
+    /// An input that is not known, under the name it has for the user.
+    pub fn unknown(name: &str) -> Self {
+        Value::Unknown(Unknown::new(name))
+    }
+
+    /// A present optional.
+    pub fn some(value: Value<'a>) -> Self {
+        Value::Optional(Some(Arc::new(value)))
+    }
+
+    /// An absent optional.
+    pub const NONE: Value<'static> = Value::Optional(None);
+
+    /// A value of a library's own type.
+    pub fn opaque(value: impl HostValue) -> Self {
+        Value::Opaque(Arc::new(value))
+    }
+
+    /// The value's type, as `type(x)` shows it: containers without what they contain.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Value::Null => Type::Null,
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Uint(_) => Type::Uint,
+            Value::Double(_) => Type::Double,
+            Value::String(_) => Type::String,
+            Value::Bytes(_) => Type::Bytes,
+            Value::Duration(_) => Type::Duration,
+            Value::Timestamp(_) => Type::Timestamp,
+            Value::List(_) => Type::list(Type::Dyn),
+            Value::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Value::Type(_) => Type::Type(None),
+            Value::Optional(_) => Type::optional(Type::Dyn),
+            Value::Object(object) => Type::object(object.type_name()),
+            Value::Opaque(opaque) => opaque.type_of(),
+            Value::Unknown(_) => Type::opaque("unknown"),
+            Value::Error(_) => Type::opaque("error"),
+        }
+    }
+
+    /// The name of the value's type, as messages show it.
+    pub fn type_name(&self) -> std::borrow::Cow<'_, str> {
+        match self {
+            Value::List(_) => "list".into(),
+            Value::Map(_) => "map".into(),
+            Value::Optional(_) => "optional_type".into(),
+            Value::Object(object) => object.type_name().into(),
+            other => other.type_of().name().to_owned().into(),
+        }
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(truth) => Some(*truth),
+            _ => None,
+        }
+    }
+
+    /// The value of a library's own type, if this is one.
+    pub fn as_opaque<T: HostValue>(&self) -> Option<&T> {
+        match self {
+            Value::Opaque(opaque) => {
+                let any: &dyn std::any::Any = opaque.as_ref();
+                any.downcast_ref()
+            }
+            _ => None,
+        }
+    }
+
+    /// How large the value is in the eyes of the cost meter: code points, octets, elements, entries; 1 for what has no size.
+    pub fn size(&self) -> u64 {
+        let size = match self {
+            Value::String(text) => text.code_points(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(list) => list.len(),
+            Value::Map(map) => map.len(),
+            Value::Optional(Some(value)) => return value.size(),
+            Value::Opaque(opaque) => return opaque.size(),
+            _ => 1,
+        };
+        size as u64
+    }
+
+    /// The same value with everything borrowed copied, so that it outlives program and input.
+    ///
+    /// Objects of the host become maps of their fields.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Null => Value::Null,
+            Value::Bool(truth) => Value::Bool(truth),
+            Value::Int(number) => Value::Int(number),
+            Value::Uint(number) => Value::Uint(number),
+            Value::Double(number) => Value::Double(number),
+            Value::String(text) => Value::String(text.into_owned()),
+            Value::Bytes(bytes) => Value::Bytes(bytes.into_owned()),
+            Value::Duration(duration) => Value::Duration(duration),
+            Value::Timestamp(timestamp) => Value::Timestamp(timestamp),
+            Value::List(list) => Value::list(list.iter().map(Value::into_owned).collect()),
+            Value::Map(map) => Value::Map(map.into_owned()),
+            Value::Type(of) => Value::Type(of),
+            Value::Optional(value) => Value::Optional(value.map(|value| Arc::new(Value::clone(&value).into_owned()))),
+            Value::Object(object) => Value::Map(Map::from_object(object)),
+            Value::Opaque(opaque) => Value::Opaque(opaque),
+            Value::Unknown(unknown) => Value::Unknown(unknown),
+            Value::Error(error) => Value::Error(error),
+        }
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(truth: bool) -> Self {
+        Value::Bool(truth)
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Value::Int(number)
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
+        Value::Uint(number)
+    }
+}
+
+impl From<f64> for Value<'_> {
+    fn from(number: f64) -> Self {
+        Value::Double(number)
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Value::str(text)
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Value::string(text)
+    }
+}
+
+/// Prints a value as Go's `%v` prints cel-go's values, for messages such as `no such key: k`.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("NULL_VALUE"),
+            Value::Bool(truth) => write!(f, "{truth}"),
+            Value::Int(number) => write!(f, "{number}"),
+            Value::Uint(number) => write!(f, "{number}"),
+            Value::Double(number) => f.write_str(&double_text(*number)),
+            Value::String(text) => f.write_str(text),
+            Value::Bytes(bytes) => {
+                f.write_str("[")?;
+                for (index, byte) in bytes.iter().enumerate() {
+                    write!(f, "{}{byte}", if index > 0 { " " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Value::Duration(duration) => write!(f, "{}", duration.go_text()),
+            Value::Timestamp(timestamp) => write!(f, "{timestamp}"),
+            Value::List(list) => {
+                f.write_str("[")?;
+                for (index, element) in list.iter().enumerate() {
+                    write!(f, "{}{element}", if index > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Value::Map(map) => {
+                f.write_str("{")?;
+                for (index, (key, value)) in map.entries().into_iter().enumerate() {
+                    write!(f, "{}{key}: {value}", if index > 0 { ", " } else { "" })?;
+                }
+                f.write_str("}")
+            }
+            Value::Type(of) => f.write_str(of.name()),
+            Value::Optional(None) => f.write_str("optional.none()"),
+            Value::Optional(Some(value)) => write!(f, "optional({value})"),
+            Value::Object(object) => write!(f, "{object:?}"),
+            Value::Opaque(opaque) => f.write_str(&opaque.text()),
+            Value::Unknown(unknown) => write!(f, "unknown({})", unknown.names().collect::<Vec<_>>().join(", ")),
+            Value::Error(error) => write!(f, "{error}"),
+        }
+    }
+}

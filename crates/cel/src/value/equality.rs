@@ -1,0 +1,99 @@
+//! `==`: deep, across numeric kinds, and honest about what is not known.
+
+use std::ops::ControlFlow;
+
+use super::{EvalError, HostObject, List, Map, Value};
+
+impl Value<'_> {
+    /// The two are equal.
+    ///
+    /// Values of different types are not equal, except for numbers, which compare across kinds. Fails only with
+    /// [`ErrorKind::Undetermined`](super::ErrorKind::Undetermined), where the answer hangs on something unknown, or with the
+    /// error of an element that cannot be read.
+    pub fn equals(&self, other: &Value<'_>) -> Result<bool, EvalError> {
+        let equal = match (self, other) {
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Uint(a), Value::Uint(b)) => a == b,
+            (Value::Double(a), Value::Double(b)) => a == b,
+            (Value::Int(_) | Value::Uint(_) | Value::Double(_), Value::Int(_) | Value::Uint(_) | Value::Double(_)) => {
+                self.compare(other).is_ok_and(std::cmp::Ordering::is_eq)
+            }
+            (Value::Null, Value::Null) => true,
+            (Value::Bytes(a), Value::Bytes(b)) => a == b,
+            (Value::Duration(a), Value::Duration(b)) => a == b,
+            (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
+            (Value::Type(a), Value::Type(b)) => a.name() == b.name(),
+            (Value::List(List::Host(a)), b) => match a.equals(b) {
+                Some(answer) => answer?,
+                None => return list_equals(&List::Host(*a), b),
+            },
+            (Value::List(a), b) => return list_equals(a, b),
+            (Value::Map(a), Value::Map(b)) => return map_equals(a, b),
+            (Value::Optional(None), Value::Optional(None)) => true,
+            (Value::Optional(Some(a)), Value::Optional(Some(b))) => return a.equals(b),
+            (Value::Object(a), Value::Object(b)) => return object_equals(*a, *b),
+            (Value::Opaque(a), Value::Opaque(b)) => a.type_of() == b.type_of() && a.equals(b.as_ref()),
+            (Value::Error(error), _) | (_, Value::Error(error)) => return Err(error.clone()),
+            (Value::Unknown(_), _) | (_, Value::Unknown(_)) => return Err(EvalError::undetermined()),
+            _ => false,
+        };
+        Ok(equal)
+    }
+}
+
+/// Remembers what could not be told, in case nothing else decides.
+fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<bool, EvalError> {
+    let mut undecided = None;
+    for answer in answers {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => undecided = undecided.or(Some(error)),
+        }
+    }
+    undecided.map_or(Ok(true), Err)
+}
+
+fn list_equals(a: &List<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+    match b {
+        Value::List(b) if a.len() != b.len() => Ok(false),
+        Value::List(b) => all_equal(a.iter().zip(b.iter()).map(|(a, b)| a.equals(&b))),
+        Value::Unknown(_) => Err(EvalError::undetermined()),
+        Value::Error(error) => Err(error.clone()),
+        _ => Ok(false),
+    }
+}
+
+fn map_equals(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    all_equal(a.entries().iter().map(|(key, value)| b.get(key).map_or(Ok(false), |other| value.equals(&other))))
+}
+
+fn object_equals(a: &dyn HostObject, b: &dyn HostObject) -> Result<bool, EvalError> {
+    if let Some(answer) = a.equals(b) {
+        return answer;
+    }
+    if a.type_name() != b.type_name() {
+        return Ok(false);
+    }
+    let mut count = 0_usize;
+    let mut answers = Vec::new();
+    a.for_each(&mut |field, value| {
+        count = count.saturating_add(1);
+        answers.push(b.get(field).map_or(Ok(false), |other| value.equals(&other)));
+        ControlFlow::Continue(())
+    });
+    let mut other_count = 0_usize;
+    b.for_each(&mut |_, _| {
+        other_count = other_count.saturating_add(1);
+        ControlFlow::Continue(())
+    });
+    if count != other_count {
+        return Ok(false);
+    }
+    all_equal(answers.into_iter())
+}

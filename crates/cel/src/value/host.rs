@@ -1,0 +1,100 @@
+//! How a host lends its own data to an evaluation.
+//!
+//! Each trait reads in place: what it returns may borrow from the host's data for as long as the evaluation's result lives.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::ControlFlow;
+
+use super::{EvalError, Value};
+use crate::types::Type;
+
+/// A list that the host keeps.
+pub trait HostList: fmt::Debug + Send + Sync {
+    /// How many elements there are.
+    fn len(&self) -> usize;
+
+    /// There are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at an index below [`len`](Self::len).
+    fn get(&self, index: usize) -> Option<Value<'_>>;
+
+    /// Overrides `this == other`, for lists with a meaning of their own, such as sets.
+    fn equals(&self, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+        None
+    }
+
+    /// Overrides `this + other`.
+    fn concat<'v>(&'v self, _other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
+        None
+    }
+}
+
+/// A map that the host keeps.
+pub trait HostMap: fmt::Debug + Send + Sync {
+    /// How many entries there are.
+    fn len(&self) -> usize;
+
+    /// There are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value under a key.
+    fn get(&self, key: &Value<'_>) -> Option<Value<'_>>;
+
+    /// The key is there.
+    fn contains(&self, key: &Value<'_>) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Shows each key and value in a stable order, until told to stop.
+    fn for_each<'v>(&'v self, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>);
+}
+
+/// An object that the host keeps, of a type whose fields it declares.
+pub trait HostObject: fmt::Debug + Send + Sync {
+    /// The name of the object's type.
+    fn type_name(&self) -> &str;
+
+    /// The field's value, or nothing where the object does not have it.
+    fn get(&self, field: &str) -> Option<Value<'_>>;
+
+    /// `has(this.field)`
+    fn has(&self, field: &str) -> bool {
+        self.get(field).is_some()
+    }
+
+    /// Shows each field that is set, in a stable order.
+    fn for_each<'v>(&'v self, visit: &mut dyn FnMut(&'v str, Value<'v>) -> ControlFlow<()>);
+
+    /// Overrides `this == other`; by default objects are equal when their types and all their fields are.
+    fn equals(&self, _other: &dyn HostObject) -> Option<Result<bool, EvalError>> {
+        None
+    }
+}
+
+/// A value of a type that a library or the host defines: a quantity, a version, an address.
+pub trait HostValue: fmt::Debug + Send + Sync + Any {
+    /// The value's type.
+    fn type_of(&self) -> Type;
+
+    /// `this == other`, where the other is of the same type.
+    fn equals(&self, other: &dyn HostValue) -> bool;
+
+    /// The value as text, for people.
+    fn text(&self) -> String;
+
+    /// How large it is in the eyes of the cost meter.
+    fn size(&self) -> u64 {
+        1
+    }
+
+    /// It is what `optional.ofNonZeroValue` takes for nothing.
+    fn is_zero(&self) -> bool {
+        false
+    }
+}

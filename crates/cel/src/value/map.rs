@@ -1,0 +1,238 @@
+//! Maps: built by an expression, or kept by the host.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::{EvalError, HostMap, HostObject, Value};
+
+/// A map of values.
+#[derive(Clone, Debug)]
+pub enum Map<'a> {
+    /// Borrowed, for instance a constant of the program.
+    Borrowed(&'a BTreeMap<Key<'a>, Value<'a>>),
+    /// Shared.
+    Shared(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    /// Kept by the host.
+    Host(&'a dyn HostMap),
+}
+
+/// A value that can be a map's key, ordered by kind and then by value.
+///
+/// Keys of different numeric kinds are different keys, as in cel-go; finding one looks across kinds.
+#[derive(Clone, Debug)]
+pub struct Key<'a>(Value<'a>);
+
+impl<'a> Key<'a> {
+    /// The value as a key; lists, maps, octets and the like cannot be one.
+    pub fn new(value: Value<'a>) -> Result<Self, EvalError> {
+        match value {
+            Value::Null
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Double(_)
+            | Value::String(_)
+            | Value::Duration(_)
+            | Value::Timestamp(_)
+            | Value::Type(_) => Ok(Key(value)),
+            Value::Error(error) => Err(error),
+            Value::Unknown(_) => Err(EvalError::undetermined()),
+            other => Err(EvalError::other(format!("unsupported key type: {}", other.type_name()))),
+        }
+    }
+
+    /// The key as a value.
+    pub fn value(&self) -> &Value<'a> {
+        &self.0
+    }
+
+    fn rank(&self) -> u8 {
+        match self.0 {
+            Value::Null => 0,
+            Value::Bool(_) => 1,
+            Value::Int(_) => 2,
+            Value::Uint(_) => 3,
+            Value::Double(_) => 4,
+            Value::String(_) => 5,
+            Value::Duration(_) => 6,
+            Value::Timestamp(_) => 7,
+            _ => 8,
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Uint(a), Value::Uint(b)) => a.cmp(b),
+            (Value::Double(a), Value::Double(b)) => a.total_cmp(b),
+            (Value::String(a), Value::String(b)) => a.as_str().cmp(b.as_str()),
+            (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
+            (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+            (Value::Type(a), Value::Type(b)) => a.name().cmp(b.name()),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key<'_> {}
+
+impl<'a> Map<'a> {
+    /// A map of the given entries; of equal keys the last wins.
+    pub fn from_entries(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Result<Self, EvalError> {
+        let mut map = BTreeMap::new();
+        for (key, value) in entries {
+            map.insert(Key::new(key)?, value);
+        }
+        Ok(Map::Shared(Arc::new(map)))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Map::Borrowed(map) => map.len(),
+            Map::Shared(map) => map.len(),
+            Map::Host(map) => map.len(),
+        }
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value under a key; numbers are found across numeric kinds.
+    pub fn get(&self, key: &Value<'_>) -> Option<Value<'a>> {
+        match self {
+            Map::Borrowed(map) => find(map, key).cloned(),
+            Map::Shared(map) => find(map, key).cloned(),
+            Map::Host(map) => map.get(key),
+        }
+    }
+
+    /// The key is there.
+    pub fn contains(&self, key: &Value<'_>) -> bool {
+        match self {
+            Map::Borrowed(map) => find(map, key).is_some(),
+            Map::Shared(map) => find(map, key).is_some(),
+            Map::Host(map) => map.contains(key),
+        }
+    }
+
+    /// Shows each key and value, until told to stop.
+    pub fn for_each(&self, mut visit: impl FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>) {
+        match self {
+            Map::Borrowed(map) => visit_all(map, &mut visit),
+            Map::Shared(map) => visit_all(map, &mut visit),
+            Map::Host(map) => map.for_each(&mut visit),
+        }
+    }
+
+    /// All keys and values.
+    pub fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
+        let mut entries = Vec::with_capacity(self.len());
+        self.for_each(|key, value| {
+            entries.push((key, value));
+            ControlFlow::Continue(())
+        });
+        entries
+    }
+
+    /// Adds entries: in place if nobody else holds the map. Fails with the key that is there already.
+    pub fn insert_all(
+        self,
+        entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,
+    ) -> Result<Result<Map<'a>, Value<'a>>, EvalError> {
+        let mut shared = match self {
+            Map::Shared(shared) => shared,
+            Map::Borrowed(map) => Arc::new(map.clone()),
+            Map::Host(_) => match Map::from_entries(self.entries())? {
+                Map::Shared(shared) => shared,
+                other => return Ok(Ok(other)),
+            },
+        };
+        let map = Arc::make_mut(&mut shared);
+        for (key, value) in entries {
+            if find(map, &key).is_some() {
+                return Ok(Err(key));
+            }
+            map.insert(Key::new(key)?, value);
+        }
+        Ok(Ok(Map::Shared(shared)))
+    }
+
+    pub(super) fn into_owned(self) -> Map<'static> {
+        owned(self.entries().into_iter())
+    }
+
+    pub(super) fn from_object(object: &dyn HostObject) -> Map<'static> {
+        let mut fields = Vec::new();
+        object.for_each(&mut |field, value| {
+            fields.push((Value::string(field), value));
+            ControlFlow::Continue(())
+        });
+        owned(fields.into_iter())
+    }
+}
+
+fn owned<'a>(entries: impl Iterator<Item = (Value<'a>, Value<'a>)>) -> Map<'static> {
+    let map = entries.filter_map(|(key, value)| Some((Key::new(key.into_owned()).ok()?, value.into_owned()))).collect();
+    Map::Shared(Arc::new(map))
+}
+
+fn visit_all<'a>(map: &BTreeMap<Key<'a>, Value<'a>>, visit: &mut impl FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>) {
+    for (key, value) in map {
+        if visit(key.0.clone(), value.clone()).is_break() {
+            return;
+        }
+    }
+}
+
+/// Finds a key, then the same number as another numeric kind.
+fn find<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Option<&'m Value<'a>> {
+    // A tree's keys outlive the key that is looked for; comparing them needs one lifetime for both.
+    let map: &'m BTreeMap<Key<'_>, Value<'a>> = map;
+    let exact = |key: Value<'_>| find_exact(map, &key);
+    match key {
+        Value::Int(number) => exact(Value::Int(*number))
+            .or_else(|| u64::try_from(*number).ok().and_then(|number| exact(Value::Uint(number))))
+            .or_else(|| exact(Value::Double(super::order::int_to_double(*number)))),
+        Value::Uint(number) => exact(Value::Uint(*number))
+            .or_else(|| i64::try_from(*number).ok().and_then(|number| exact(Value::Int(number))))
+            .or_else(|| exact(Value::Double(super::order::uint_to_double(*number)))),
+        Value::Double(number) => exact(Value::Double(*number))
+            .or_else(|| super::order::double_to_int_lossless(*number).and_then(|number| exact(Value::Int(number))))
+            .or_else(|| super::order::double_to_uint_lossless(*number).and_then(|number| exact(Value::Uint(number)))),
+        other => find_exact(map, other),
+    }
+}
+
+fn find_exact<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Option<&'m Value<'a>> {
+    // A scan is faster than a tree walk for the few entries that maps in expressions have, and compares borrowed keys.
+    let key = Key::new(key.clone()).ok()?;
+    if map.len() <= 8 {
+        return map.iter().find(|(candidate, _)| compare(candidate, &key) == Ordering::Equal).map(|(_, value)| value);
+    }
+    let owned: Key<'static> = Key(key.0.into_owned());
+    map.get(&owned)
+}
+
+fn compare(a: &Key<'_>, b: &Key<'_>) -> Ordering {
+    a.cmp(b)
+}

@@ -1,0 +1,148 @@
+//! Strings and octets, borrowed or shared; numbers as Go prints them.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Text, borrowed from program or input, or shared.
+#[derive(Clone)]
+pub enum Str<'a> {
+    /// Borrowed.
+    Borrowed(&'a str),
+    /// Shared.
+    Shared(Arc<str>),
+}
+
+impl Str<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Str::Borrowed(text) => text,
+            Str::Shared(text) => text,
+        }
+    }
+
+    /// How many code points it has: CEL's size of a string.
+    pub fn code_points(&self) -> usize {
+        let text = self.as_str();
+        // Most text is ASCII and short; the vectorized test is cheaper than decoding.
+        if text.is_ascii() { text.len() } else { text.chars().count() }
+    }
+
+    /// The same text, shared.
+    pub fn into_owned(self) -> Str<'static> {
+        match self {
+            Str::Borrowed(text) => Str::Shared(text.into()),
+            Str::Shared(text) => Str::Shared(text),
+        }
+    }
+}
+
+impl Deref for Str<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Debug for Str<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl PartialEq for Str<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+/// Octets, borrowed from program or input, or shared.
+#[derive(Clone)]
+pub enum Bytes<'a> {
+    /// Borrowed.
+    Borrowed(&'a [u8]),
+    /// Shared.
+    Shared(Arc<[u8]>),
+}
+
+impl Bytes<'_> {
+    /// The octets.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Borrowed(bytes) => bytes,
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+
+    /// The same octets, shared.
+    pub fn into_owned(self) -> Bytes<'static> {
+        match self {
+            Bytes::Borrowed(bytes) => Bytes::Shared(bytes.into()),
+            Bytes::Shared(bytes) => Bytes::Shared(bytes),
+        }
+    }
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl fmt::Debug for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.as_slice().escape_ascii())
+    }
+}
+
+impl PartialEq for Bytes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+/// A double as Go's `strconv.FormatFloat(x, 'g', -1, 64)` prints it: shortest form, exponent below 1e-4 and from 1e21 on.
+pub fn double_text(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let magnitude = number.abs();
+    if number == 0.0 || (1e-4..1e21).contains(&magnitude) {
+        return format!("{number}");
+    }
+    // Rust prints `1e-7`, Go `1e-07`: the exponent has a sign and at least two digits.
+    let text = format!("{number:e}");
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let (sign, digits) = match exponent.strip_prefix('-') {
+        Some(digits) => ('-', digits),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_go_prints_them() {
+        for (number, text) in [
+            (1.0, "1"),
+            (-0.0, "-0"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-07"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1e100, "1e+100"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(double_text(number), text);
+        }
+    }
+}
