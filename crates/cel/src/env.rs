@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 pub use builder::{Builder, EnvError, Library};
 pub use container::Container;
-pub(crate) use function::is_of_type;
 pub use function::{
-    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepared, Resolved, Singleton,
+    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepare, Prepared, Resolved,
+    Singleton,
 };
 pub use provider::{FieldType, NoTypes, TypeProvider};
 

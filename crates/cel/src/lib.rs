@@ -3,6 +3,7 @@
 pub mod checker;
 pub mod cost;
 pub mod env;
+pub mod program;
 pub mod source;
 pub mod syntax;
 pub mod types;

@@ -20,6 +20,7 @@ pub use error::{ErrorKind, EvalError};
 pub use host::{HostList, HostMap, HostObject, HostValue};
 pub use list::List;
 pub use map::{Key, Map};
+pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
 pub use text::{Bytes, Str, double_text};
 pub use time::{Duration, Timestamp};
 
@@ -74,6 +75,11 @@ impl Unknown {
     /// An input that is not known, under the name it has for the user: `taint.value`.
     pub fn new(name: &str) -> Self {
         Unknown(Arc::new([name.into()]))
+    }
+
+    /// Something inside an operand that has no name.
+    pub fn anonymous() -> Self {
+        Unknown(Arc::new([]))
     }
 
     /// The names of the inputs that are not known, sorted.
@@ -201,6 +207,40 @@ impl<'a> Value<'a> {
             _ => 1,
         };
         size as u64
+    }
+
+    /// The same value, borrowed: neither copies nor counts references, as far as that goes.
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Value::String(text) => Value::String(Str::Borrowed(text)),
+            Value::Bytes(bytes) => Value::Bytes(Bytes::Borrowed(bytes)),
+            Value::List(List::Shared(elements)) => Value::List(List::Borrowed(elements)),
+            Value::Map(Map::Shared(map)) => Value::Map(Map::Borrowed(map)),
+            other => other.clone(),
+        }
+    }
+
+    /// The name of the Go type that cel-go has for such a value: some of its messages show it.
+    pub fn go_type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "types.Null",
+            Value::Bool(_) => "types.Bool",
+            Value::Int(_) => "types.Int",
+            Value::Uint(_) => "types.Uint",
+            Value::Double(_) => "types.Double",
+            Value::String(_) => "types.String",
+            Value::Bytes(_) => "types.Bytes",
+            Value::Duration(_) => "types.Duration",
+            Value::Timestamp(_) => "types.Timestamp",
+            Value::List(_) => "*types.baseList",
+            Value::Map(_) => "*types.baseMap",
+            Value::Type(_) => "*types.Type",
+            Value::Optional(_) => "*types.Optional",
+            Value::Object(object) => object.go_type_name(),
+            Value::Opaque(opaque) => opaque.go_type_name(),
+            Value::Unknown(_) => "*types.Unknown",
+            Value::Error(_) => "*types.Err",
+        }
     }
 
     /// The same value with everything borrowed copied, so that it outlives program and input.

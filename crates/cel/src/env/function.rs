@@ -14,6 +14,9 @@ pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalErro
 /// Code that was made for a certain call when the program was planned, for instance around a regular expression.
 pub type Prepared = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
 
+/// Makes code for a call from those of its operands that are constant, or leaves it to run time.
+pub type Prepare = fn(&[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>>;
+
 /// The version of a library in which a function appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LibraryVersion(pub u32);
@@ -57,7 +60,7 @@ pub enum PlanTime {
     /// These are cel-go's type conversions.
     Convert,
     /// Makes code for this call, if the operands that are constant allow it. An error means that there is no program.
-    Prepare(fn(&[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>>),
+    Prepare(Prepare),
 }
 
 impl fmt::Debug for PlanTime {
@@ -177,7 +180,7 @@ fn has_parameter(of: &Type) -> bool {
 }
 
 /// The value is of the type, as far as its kind tells: elements are not looked at.
-pub(crate) fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
+fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
     match (of, value) {
         (Type::Dyn | Type::Any | Type::Param(_) | Type::Var(_) | Type::Error, _) => true,
         (Type::Null, Value::Null)

@@ -71,6 +71,11 @@ pub trait HostObject: fmt::Debug + Send + Sync {
     /// Shows each field that is set, in a stable order.
     fn for_each<'v>(&'v self, visit: &mut dyn FnMut(&'v str, Value<'v>) -> ControlFlow<()>);
 
+    /// The name of the Go type that the reference implementation has for such an object.
+    fn go_type_name(&self) -> &'static str {
+        "*types.protoObj"
+    }
+
     /// Overrides `this == other`; by default objects are equal when their types and all their fields are.
     fn equals(&self, _other: &dyn HostObject) -> Option<Result<bool, EvalError>> {
         None
@@ -87,6 +92,11 @@ pub trait HostValue: fmt::Debug + Send + Sync + Any {
 
     /// The value as text, for people.
     fn text(&self) -> String;
+
+    /// The name of the Go type that the reference implementation has for such a value.
+    fn go_type_name(&self) -> &'static str {
+        "types.Opaque"
+    }
 
     /// How large it is in the eyes of the cost meter.
     fn size(&self) -> u64 {

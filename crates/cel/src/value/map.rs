@@ -28,11 +28,12 @@ impl<'a> Key<'a> {
     /// The value as a key; lists, maps, octets and the like cannot be one.
     pub fn new(value: Value<'a>) -> Result<Self, EvalError> {
         match value {
+            // Zero has two signs, but is one key.
+            Value::Double(number) => Ok(Key(Value::Double(number + 0.0))),
             Value::Null
             | Value::Bool(_)
             | Value::Int(_)
             | Value::Uint(_)
-            | Value::Double(_)
             | Value::String(_)
             | Value::Duration(_)
             | Value::Timestamp(_)

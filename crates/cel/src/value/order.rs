@@ -76,14 +76,12 @@ pub(crate) fn uint_to_double(number: u64) -> f64 {
 }
 
 /// The integer that a double is exactly.
-
 pub(crate) fn double_to_int_lossless(number: f64) -> Option<i64> {
     let fits = number.trunc() == number && (-TWO_TO_63..TWO_TO_63).contains(&number);
     fits.then_some(number as i64)
 }
 
 /// The unsigned integer that a double is exactly.
-
 pub(crate) fn double_to_uint_lossless(number: f64) -> Option<u64> {
     let fits = number.trunc() == number && (0.0..TWO_TO_64).contains(&number);
     fits.then_some(number as u64)

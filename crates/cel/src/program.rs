@@ -1,0 +1,165 @@
+//! Typed tree → plan → value.
+//!
+//! A [`Program`] is planned once and evaluated many times, from many threads. There is one evaluator: it meters what it does,
+//! stops at a limit or when interrupted, and goes on as far as it can where input is not known.
+
+mod activation;
+mod attribute;
+mod call;
+mod fold;
+mod machine;
+mod memory;
+mod node;
+mod planner;
+mod trace;
+
+use std::fmt;
+
+pub use activation::{Activation, Bindings, Empty};
+use machine::{Machine, Slot};
+use node::Node;
+use trace::{NoTrace, Tracer};
+pub use trace::{Step, Trace};
+
+use crate::checker::TypedAst;
+use crate::types::Type;
+use crate::value::{EvalError, Value};
+
+/// An expression that is ready to run.
+#[derive(Debug)]
+pub struct Program {
+    root: Node,
+    /// First values of accumulators that are computed only when they are read.
+    lazies: Vec<Node>,
+    slot_count: usize,
+    result_type: Type,
+    presence_test_has_cost: bool,
+    error_on_bad_presence_test: bool,
+}
+
+/// Why a checked expression is no program: a constant part of it fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError(pub(crate) EvalError);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// How far an evaluation may go.
+#[derive(Clone, Copy)]
+pub struct Limits<'l> {
+    /// The evaluation ends with an error when it has cost more than this.
+    pub cost: u64,
+    /// Asked once in a while; the evaluation ends with an error when it answers true.
+    pub interrupt: Option<&'l (dyn Fn() -> bool + Sync)>,
+}
+
+impl Limits<'_> {
+    /// No limits.
+    pub const NONE: Limits<'static> = Limits { cost: u64::MAX, interrupt: None };
+
+    /// A limit on the cost.
+    pub const fn cost(cost: u64) -> Limits<'static> {
+        Limits { cost, interrupt: None }
+    }
+}
+
+/// What an evaluation came to.
+#[derive(Clone, Debug)]
+pub struct Evaluation<'a> {
+    /// The value, or why there is none.
+    pub result: Result<Value<'a>, EvalError>,
+    /// What it cost, whether there is a value or not.
+    pub cost: u64,
+}
+
+/// The answer of a predicate on input that may be partly known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// True for every completion of the input.
+    True,
+    /// False for every completion of the input.
+    False,
+    /// Hangs on what is not known, is an error, or is no truth value.
+    CannotTell,
+}
+
+impl Evaluation<'_> {
+    /// The answer of a predicate: an error, and everything that is not known, is [`Verdict::CannotTell`].
+    pub fn verdict(&self) -> Verdict {
+        match &self.result {
+            Ok(Value::Bool(true)) => Verdict::True,
+            Ok(Value::Bool(false)) => Verdict::False,
+            _ => Verdict::CannotTell,
+        }
+    }
+}
+
+/// Programs with at most this many local variables need no memory from the heap to run.
+const INLINE_SLOTS: usize = 8;
+
+impl Program {
+    /// Plans a checked expression.
+    pub fn new(typed: &TypedAst) -> Result<Program, PlanError> {
+        planner::plan(typed)
+    }
+
+    /// Evaluates without limits.
+    pub fn eval<'a>(&'a self, input: &'a dyn Activation) -> Evaluation<'a> {
+        self.eval_within(input, Limits::NONE)
+    }
+
+    /// Evaluates within limits.
+    pub fn eval_within<'a>(&'a self, input: &'a dyn Activation, limits: Limits<'_>) -> Evaluation<'a> {
+        self.run(input, limits, NoTrace).0
+    }
+
+    /// Evaluates within limits, and reports the value of each part of the expression that was evaluated.
+    pub fn trace<'a>(&'a self, input: &'a dyn Activation, limits: Limits<'_>) -> (Evaluation<'a>, Trace<'a>) {
+        self.run(input, limits, Trace::default())
+    }
+
+    /// The type of the program's value.
+    pub fn result_type(&self) -> &Type {
+        &self.result_type
+    }
+
+    /// How many bytes the program takes, the text of its constants included.
+    pub fn memory_bytes(&self) -> usize {
+        let lazies: usize = self.lazies.iter().map(Node::memory_bytes).sum();
+        size_of::<Program>().saturating_add(self.root.memory_bytes()).saturating_add(lazies)
+    }
+
+    fn run<'a, T: Tracer<'a>>(
+        &'a self,
+        input: &'a dyn Activation,
+        limits: Limits<'_>,
+        tracer: T,
+    ) -> (Evaluation<'a>, T) {
+        if self.slot_count == 0 {
+            self.run_in(input, limits, tracer, &mut [])
+        } else if self.slot_count <= INLINE_SLOTS {
+            self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; INLINE_SLOTS])
+        } else {
+            let mut slots = Vec::new();
+            slots.resize_with(self.slot_count, || Slot::Unset);
+            self.run_in(input, limits, tracer, &mut slots)
+        }
+    }
+
+    fn run_in<'a, T: Tracer<'a>>(
+        &'a self,
+        input: &'a dyn Activation,
+        limits: Limits<'_>,
+        tracer: T,
+        slots: &mut [Slot<'a>],
+    ) -> (Evaluation<'a>, T) {
+        let mut machine = Machine::new(self, input, limits, slots, tracer);
+        let result = machine.eval(&self.root);
+        (Evaluation { result, cost: machine.cost() }, machine.into_tracer())
+    }
+}

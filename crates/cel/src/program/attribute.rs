@@ -1,0 +1,184 @@
+//! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
+
+use super::machine::{Evaluated, Machine};
+use super::node::{Attribute, Base, Conditional, Qualifier, QualifierKey};
+use super::trace::Tracer;
+use crate::value::{ErrorKind, EvalError, Value};
+
+/// What a value is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// The value; it is an error if there is none.
+    Value,
+    /// The value, if there is one.
+    Maybe,
+    /// Whether there is one.
+    Presence,
+}
+
+impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
+    /// The value of an attribute as a part of the expression of its own: a variable or selection costs 1.
+    pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let result = self.resolve(attribute);
+        if let Err(error) = &result
+            && error.is_fatal()
+        {
+            return result;
+        }
+        if attribute.presence_test {
+            self.charge(u64::from(self.program.presence_test_has_cost))?;
+            return match result? {
+                Value::Optional(value) => Ok(Value::Bool(value.is_some())),
+                other => Ok(other),
+            };
+        }
+        if !matches!(attribute.base, Base::Conditional(_)) {
+            self.charge(1)?;
+        }
+        result
+    }
+
+    /// The value of an attribute, as a branch of a conditional or as a key: only its qualifiers cost.
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let object = match &attribute.base {
+            Base::Variable(name) => match self.input.resolve(name) {
+                Some(value) => value,
+                None => return Err(no_such_attribute(name)),
+            },
+            Base::Local(slot) => self.slot(*slot).cloned().unwrap_or(Value::Null),
+            Base::LazyLocal { slot, init } => self.read_lazy(*slot, *init)?,
+            Base::Value(node) => self.eval(node)?,
+            Base::Conditional(conditional) => self.resolve_conditional(conditional)?,
+        };
+        if let Value::Error(error) = object {
+            return Err(error);
+        }
+        if attribute.qualifiers.is_empty() { Ok(object) } else { self.qualify_all(object, attribute) }
+    }
+
+    fn read_lazy(&mut self, slot: usize, init: usize) -> Evaluated<'a> {
+        if let Some(value) = self.slot(slot) {
+            return Ok(value.clone());
+        }
+        let program = self.program;
+        let value = match program.lazies.get(init).map(|node| self.eval(node)) {
+            Some(Ok(value)) => value,
+            Some(Err(fatal)) if fatal.is_fatal() => return Err(fatal),
+            Some(Err(error)) => Value::Error(error),
+            None => Value::Null,
+        };
+        self.set_slot(slot, value.clone());
+        Ok(value)
+    }
+
+    fn resolve_conditional(&mut self, conditional: &'a Conditional) -> Evaluated<'a> {
+        match self.eval(&conditional.condition)? {
+            Value::Bool(true) => self.resolve(&conditional.truthy),
+            Value::Bool(false) => self.resolve(&conditional.falsy),
+            unknown @ Value::Unknown(_) => Ok(unknown),
+            _ => Err(EvalError::no_such_overload()),
+        }
+    }
+
+    fn qualify_all(&mut self, object: Value<'a>, attribute: &'a Attribute) -> Evaluated<'a> {
+        let (mut object, mut optional) = match object {
+            Value::Optional(Some(value)) => (Value::clone(&value), true),
+            absent @ Value::Optional(None) => return Ok(absent),
+            other => (other, false),
+        };
+        let last = attribute.qualifiers.len().saturating_sub(1);
+        for (index, qualifier) in attribute.qualifiers.iter().enumerate() {
+            optional |= qualifier.optional;
+            let tests_presence = attribute.presence_test && index == last;
+            let ask = match (tests_presence, optional) {
+                (true, _) => Ask::Presence,
+                (false, true) => Ask::Maybe,
+                (false, false) => Ask::Value,
+            };
+            let found = self.qualify(&object, qualifier, ask);
+            match (&found, optional) {
+                (Err(fatal), _) if fatal.is_fatal() => {}
+                // In a chain of optionals only what is there costs.
+                (Ok(Some(_)), true) | (_, false) => self.charge(1)?,
+                _ => {}
+            }
+            object = match found? {
+                Some(Value::Error(error)) => return Err(error),
+                Some(unknown @ Value::Unknown(_)) if tests_presence => return Ok(unknown),
+                Some(_) if tests_presence && !optional => Value::Bool(true),
+                None if tests_presence && !optional => Value::Bool(false),
+                Some(value) => value,
+                None => return Ok(Value::Optional(None)),
+            };
+        }
+        match object {
+            unknown @ Value::Unknown(_) => Ok(unknown),
+            value if optional => Ok(Value::some(value)),
+            value => Ok(value),
+        }
+    }
+
+    fn qualify(
+        &mut self,
+        object: &Value<'a>,
+        qualifier: &'a Qualifier,
+        ask: Ask,
+    ) -> Result<Option<Value<'a>>, EvalError> {
+        match &qualifier.key {
+            QualifierKey::Constant(key) => self.look_up(object, key, ask),
+            QualifierKey::Attribute(attribute) => {
+                let key = self.resolve(attribute)?;
+                match key {
+                    Value::Unknown(_) => Ok(Some(key)),
+                    Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
+                        self.look_up(object, &key, ask)
+                    }
+                    other => Err(EvalError::other(format!("invalid qualifier type: {}", other.go_type_name()))),
+                }
+            }
+        }
+    }
+
+    fn look_up(&self, object: &Value<'a>, key: &Value<'_>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
+        let found = match object {
+            Value::Map(map) => map.get(key),
+            Value::Object(object) => match key {
+                Value::String(field) if ask == Ask::Presence => object.has(field).then_some(Value::Bool(true)),
+                Value::String(field) => object.get(field),
+                _ => return Err(EvalError::no_such_overload()),
+            },
+            Value::List(list) => {
+                let index = index_of(key)?;
+                return match usize::try_from(index).ok().and_then(|index| list.get(index)) {
+                    None if ask == Ask::Value => {
+                        Err(EvalError::new(ErrorKind::NoSuchIndex, format!("index out of bounds: {key}")))
+                    }
+                    found => Ok(found),
+                };
+            }
+            Value::Unknown(_) => return Ok(Some(object.clone())),
+            Value::Error(error) => return Err(error.clone()),
+            _ if ask != Ask::Value && !self.program.error_on_bad_presence_test => return Ok(None),
+            _ => return Err(EvalError::no_such_key(key)),
+        };
+        if found.is_none() && ask == Ask::Value { Err(EvalError::no_such_key(key)) } else { Ok(found) }
+    }
+}
+
+/// A list's index: an integer, or another number that is one.
+fn index_of(key: &Value<'_>) -> Result<i64, EvalError> {
+    let index = match key {
+        Value::Int(index) => Some(*index),
+        Value::Uint(index) => i64::try_from(*index).ok(),
+        Value::Double(index) => crate::value::double_to_int_lossless(*index),
+        other => {
+            return Err(EvalError::other(format!("unsupported index type '{}' in list", other.type_name())));
+        }
+    };
+    index.ok_or_else(|| EvalError::other(format!("unsupported index value {key} in list")))
+}
+
+#[cold]
+fn no_such_attribute(name: &str) -> EvalError {
+    EvalError::new(ErrorKind::NoSuchAttribute, format!("no such attribute(s): {name}"))
+}

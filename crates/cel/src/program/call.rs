@@ -1,0 +1,129 @@
+//! Calls: operands, code, price.
+
+use super::machine::{Evaluated, Machine};
+use super::node::{CallNode, Code, Node};
+use super::trace::Tracer;
+use crate::cost::Price;
+use crate::env::{Implementation, Resolved};
+use crate::value::{ErrorKind, EvalError, Unknown, Value};
+
+impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
+    pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
+        match &*call.operands {
+            [operand] => {
+                let operands = [as_operand(self.eval(operand))?];
+                self.finish_call(call, &operands)
+            }
+            [left, right] if !call.stops_early => {
+                let operands = [as_operand(self.eval(left))?, as_operand(self.eval(right))?];
+                self.finish_call(call, &operands)
+            }
+            [first, second, third] => {
+                let mut operands = [Value::Null, Value::Null, Value::Null];
+                for (operand, node) in operands.iter_mut().zip([first, second, third]) {
+                    match self.eval(node)? {
+                        unknown @ Value::Unknown(_) => return Ok(unknown),
+                        value => *operand = value,
+                    }
+                }
+                self.finish_call(call, &operands)
+            }
+            nodes => {
+                let mut operands = Vec::with_capacity(nodes.len());
+                for node in nodes {
+                    match self.eval(node)? {
+                        unknown @ Value::Unknown(_) => return Ok(unknown),
+                        value => operands.push(value),
+                    }
+                }
+                self.finish_call(call, &operands)
+            }
+        }
+    }
+
+    /// Calls, if no operand failed, and charges in either case.
+    fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
+        let result = match operands.iter().find(|operand| matches!(operand, Value::Error(_) | Value::Unknown(_))) {
+            None => match run(&call.code, &call.name, operands) {
+                Err(error) if error.kind() == ErrorKind::Undetermined => Ok(Value::Unknown(Unknown::anonymous())),
+                other => other,
+            },
+            Some(Value::Error(error)) => Err(error.clone()),
+            Some(unknown) => Ok(unknown.clone()),
+        };
+        let cost = match call.price {
+            Price::Fixed(cost) => cost,
+            Price::Sized { actual, .. } => actual(operands, result.as_ref()),
+        };
+        self.charge(cost)?;
+        result
+    }
+
+    pub(super) fn eval_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Evaluated<'a> {
+        let left = as_operand(self.eval(&operands.0))?;
+        let right = as_operand(self.eval(&operands.1))?;
+        self.charge(equality_cost(&left, &right))?;
+        for operand in [&left, &right] {
+            match operand {
+                Value::Error(error) => return Err(error.clone()),
+                Value::Unknown(_) => return Ok(operand.clone()),
+                _ => {}
+            }
+        }
+        match left.equals(&right) {
+            Ok(equal) => Ok(Value::Bool(equal != negated)),
+            Err(error) if error.kind() == ErrorKind::Undetermined => Ok(Value::Unknown(Unknown::anonymous())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A failed operand becomes a value, so that the others are still evaluated; only a fatal error ends it all.
+fn as_operand(result: Evaluated<'_>) -> Evaluated<'_> {
+    match result {
+        Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
+        other => other,
+    }
+}
+
+/// A tenth of the smaller operand, rounded up.
+fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
+    left.size().min(right.size()).div_ceil(10)
+}
+
+pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
+    match code {
+        Code::Native(function) => function(operands),
+        Code::Prepared(function) => function(operands),
+        Code::Singleton(singleton) => match operands.first() {
+            Some(first) if !(singleton.accepts)(first) => {
+                Err(EvalError::new(ErrorKind::NoSuchOverload, format!("no such overload: {name}")))
+            }
+            _ => (singleton.call)(operands),
+        },
+        Code::Guarded(function, index) => match function.overloads.get(*index) {
+            Some(overload) if overload.accepts(operands) => run_overload(overload, operands),
+            _ => Err(no_such_overload(name, operands)),
+        },
+        Code::Dispatch(function, overloads) => {
+            match overloads.of(function).find(|overload| overload.accepts(operands)) {
+                Some(overload) => run_overload(overload, operands),
+                None => Err(no_such_overload(name, operands)),
+            }
+        }
+    }
+}
+
+fn run_overload<'a>(overload: &Resolved, operands: &[Value<'a>]) -> Evaluated<'a> {
+    match &overload.implementation {
+        Implementation::Native(function) => function(operands),
+        Implementation::Closure(function) => function(operands),
+        Implementation::Builtin | Implementation::Singleton => Err(EvalError::no_such_overload()),
+    }
+}
+
+#[cold]
+fn no_such_overload(name: &str, operands: &[Value<'_>]) -> EvalError {
+    let types: Vec<_> = operands.iter().map(Value::type_name).collect();
+    EvalError::new(ErrorKind::NoSuchOverload, format!("no such overload: {name}({})", types.join(", ")))
+}

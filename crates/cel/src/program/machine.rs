@@ -1,0 +1,302 @@
+//! The evaluator: walks the plan, counts the cost, stops at limits.
+//!
+//! Costs are added exactly where cel-go's cost tracker adds them, so that also a failed or cut-off evaluation costs the same.
+
+use std::mem;
+
+use super::node::{Element, Entry, Kind, Member, Node, StructNode};
+use super::trace::Tracer;
+use super::{Activation, Limits, Program};
+use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
+
+const LIST_COST: u64 = 10;
+const MAP_COST: u64 = 30;
+const STRUCT_COST: u64 = 40;
+
+/// A local variable of the running program.
+pub(super) enum Slot<'a> {
+    /// Not computed yet.
+    Unset,
+    /// Its value; a failed accumulator holds its error.
+    Set(Value<'a>),
+}
+
+pub(super) struct Machine<'m, 'a, T> {
+    pub(super) program: &'a Program,
+    pub(super) input: &'a dyn Activation,
+    limits: Limits<'m>,
+    cost: u64,
+    rounds: u32,
+    pub(super) slots: &'m mut [Slot<'a>],
+    tracer: T,
+}
+
+pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
+
+/// How many rounds of loops pass between two looks at the interrupt.
+const ROUNDS_PER_INTERRUPT_CHECK: u32 = 64;
+
+impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
+    pub(super) fn new(
+        program: &'a Program,
+        input: &'a dyn Activation,
+        limits: Limits<'m>,
+        slots: &'m mut [Slot<'a>],
+        tracer: T,
+    ) -> Self {
+        Machine { program, input, limits, cost: 0, rounds: 0, slots, tracer }
+    }
+
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    pub(super) fn into_tracer(self) -> T {
+        self.tracer
+    }
+
+    /// Adds to the cost; fails when that exceeds the limit.
+    #[inline]
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
+    }
+
+    /// Counts a round of a loop; fails when the evaluation was interrupted.
+    pub(super) fn count_round(&mut self) -> Result<(), EvalError> {
+        self.rounds = self.rounds.wrapping_add(1);
+        if let Some(interrupt) = self.limits.interrupt
+            && self.rounds.is_multiple_of(ROUNDS_PER_INTERRUPT_CHECK)
+            && interrupt()
+        {
+            return Err(EvalError::new(ErrorKind::Interrupted, "operation interrupted"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn slot(&self, index: usize) -> Option<&Value<'a>> {
+        match self.slots.get(index) {
+            Some(Slot::Set(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_slot(&mut self, index: usize, value: Value<'a>) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Slot::Set(value);
+        }
+    }
+
+    pub(super) fn take_slot(&mut self, index: usize) -> Option<Value<'a>> {
+        match self.slots.get_mut(index).map(|slot| mem::replace(slot, Slot::Unset)) {
+            Some(Slot::Set(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn unset_slot(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Slot::Unset;
+        }
+    }
+
+    /// The value of a node. A value that cannot be had is an error here, never [`Value::Error`].
+    pub(super) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
+        let result = match &node.kind {
+            Kind::Constant(value) => Ok(value.borrowed()),
+            Kind::Attribute(attribute) => self.eval_attribute(attribute),
+            Kind::Call(call) => self.eval_call(call),
+            Kind::Equals(operands) => self.eval_equality(operands, false),
+            Kind::NotEquals(operands) => self.eval_equality(operands, true),
+            Kind::And(terms) => self.eval_logic(terms, false),
+            Kind::Or(terms) => self.eval_logic(terms, true),
+            Kind::NotStrictlyFalse(operand) => self.eval_not_strictly_false(operand),
+            Kind::Member(member) => self.eval_member(member),
+            Kind::Computed(computed) => self
+                .charge(computed.cost)
+                .and_then(|()| computed.result.as_ref().map(Value::borrowed).map_err(Clone::clone)),
+            Kind::Fold(fold) => self.eval_fold(fold),
+            Kind::List(elements) => self.eval_list(elements),
+            Kind::Map(entries) => self.eval_map(entries),
+            Kind::Struct(it) => self.eval_struct(it),
+            Kind::OptionalOr(operands) => self.eval_optional_or(operands, false),
+            Kind::OptionalOrValue(operands) => self.eval_optional_or(operands, true),
+        };
+        if T::ENABLED {
+            self.tracer.record(node.id, self.cost, &result);
+        }
+        result
+    }
+
+    /// `&&` where `decisive` is false, `||` where it is true: another operand may decide in spite of an error.
+    fn eval_logic(&mut self, terms: &'a [Node], decisive: bool) -> Evaluated<'a> {
+        let mut unknown: Option<Unknown> = None;
+        let mut error = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Value::Bool(truth)) if truth == decisive => return Ok(Value::Bool(decisive)),
+                Ok(Value::Bool(_)) => {}
+                Ok(Value::Unknown(more)) => {
+                    unknown = Some(match unknown {
+                        Some(unknown) => unknown.merge(&more),
+                        None => more,
+                    });
+                }
+                Ok(_) => error = error.or_else(|| Some(EvalError::no_such_overload())),
+                Err(fatal) if fatal.is_fatal() => return Err(fatal),
+                Err(other) => error = error.or(Some(other)),
+            }
+        }
+        match (unknown, error) {
+            (Some(unknown), _) => Ok(Value::Unknown(unknown)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(Value::Bool(!decisive)),
+        }
+    }
+
+    fn eval_not_strictly_false(&mut self, operand: &'a Node) -> Evaluated<'a> {
+        let truth = match self.eval(operand) {
+            Ok(Value::Bool(truth)) => truth,
+            Err(fatal) if fatal.is_fatal() => return Err(fatal),
+            _ => true,
+        };
+        self.charge(1)?;
+        Ok(Value::Bool(truth))
+    }
+
+    fn eval_member(&mut self, member: &'a Member) -> Evaluated<'a> {
+        match self.eval(&member.operand)? {
+            unknown @ Value::Unknown(_) => Ok(unknown),
+            Value::Double(number) if number.is_nan() => Ok(Value::Bool(false)),
+            Value::String(text) => {
+                let found = member.set.binary_search_by(|candidate| match candidate.value() {
+                    Value::String(candidate) => candidate.as_str().cmp(&text),
+                    _ => std::cmp::Ordering::Less,
+                });
+                Ok(Value::Bool(found.is_ok()))
+            }
+            other => {
+                let found = Key::new(other).is_ok_and(|key| member.set.contains(&key));
+                Ok(Value::Bool(found))
+            }
+        }
+    }
+
+    fn eval_optional_or(&mut self, operands: &'a (Node, Node), unwrap: bool) -> Evaluated<'a> {
+        match self.eval(&operands.0)? {
+            unknown @ Value::Unknown(_) => Ok(unknown),
+            Value::Optional(Some(value)) if unwrap => Ok(Value::clone(&value)),
+            present @ Value::Optional(Some(_)) => Ok(present),
+            Value::Optional(None) => self.eval(&operands.1),
+            _ => Err(EvalError::no_such_overload()),
+        }
+    }
+
+    /// An element's value; nothing where an optional element is absent; an unknown as `Err(Ok(_))`.
+    fn eval_element(
+        &mut self,
+        value: &'a Node,
+        optional: bool,
+        describe: impl FnOnce(&Value<'a>) -> String,
+    ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
+        let value = match self.eval(value) {
+            Ok(unknown @ Value::Unknown(_)) => return Err(Ok(unknown)),
+            Ok(value) => value,
+            Err(error) => return Err(Err(error)),
+        };
+        if !optional {
+            return Ok(Some(value));
+        }
+        match value {
+            Value::Optional(None) => Ok(None),
+            Value::Optional(Some(value)) => Ok(Some(Value::clone(&value))),
+            other => Err(Err(EvalError::other(describe(&other)))),
+        }
+    }
+
+    /// Charges for a container, also for one that could not be built.
+    fn finish_container(&mut self, cost: u64, built: Result<Value<'a>, Result<Value<'a>, EvalError>>) -> Evaluated<'a> {
+        if let Err(Err(fatal)) = &built
+            && fatal.is_fatal()
+        {
+            return Err(fatal.clone());
+        }
+        self.charge(cost)?;
+        match built {
+            Ok(value) | Err(Ok(value)) => Ok(value),
+            Err(Err(error)) => Err(error),
+        }
+    }
+
+    fn eval_list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
+        let built = self.build_list(elements);
+        self.finish_container(LIST_COST, built)
+    }
+
+    fn build_list(&mut self, elements: &'a [Element]) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
+        let mut values = Vec::with_capacity(elements.len());
+        for element in elements {
+            let value = self.eval_element(&element.value, element.optional, |value| {
+                format!("cannot initialize optional list element from non-optional value {value}")
+            })?;
+            values.extend(value);
+        }
+        Ok(Value::list(values))
+    }
+
+    fn eval_map(&mut self, entries: &'a [Entry]) -> Evaluated<'a> {
+        let built = self.build_map(entries);
+        self.finish_container(MAP_COST, built)
+    }
+
+    fn build_map(&mut self, entries: &'a [Entry]) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
+        let mut map = std::collections::BTreeMap::new();
+        for entry in entries {
+            let key = match self.eval(&entry.key) {
+                Ok(unknown @ Value::Unknown(_)) => return Err(Ok(unknown)),
+                Ok(key) => key,
+                Err(error) => return Err(Err(error)),
+            };
+            let shown = key.clone();
+            let value = self.eval_element(&entry.value, entry.optional, |value| {
+                format!("cannot initialize optional entry '{shown}' from non-optional value {value}")
+            })?;
+            let key = Key::new(key).map_err(Err)?;
+            match value {
+                Some(value) => map.insert(key, value),
+                None => map.remove(&key),
+            };
+        }
+        Ok(Value::Map(Map::Shared(std::sync::Arc::new(map))))
+    }
+
+    fn eval_struct(&mut self, it: &'a StructNode) -> Evaluated<'a> {
+        let built = self.build_struct(it);
+        self.finish_container(STRUCT_COST, built)
+    }
+
+    fn build_struct(&mut self, it: &'a StructNode) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
+        let mut fields: Vec<(crate::syntax::ast::Name, Value<'a>)> = Vec::with_capacity(it.fields.len());
+        for (name, element) in &it.fields {
+            let value = self.eval_element(&element.value, element.optional, |value| {
+                format!("cannot initialize optional entry '{name}' from non-optional value {value}")
+            })?;
+            fields.retain(|(earlier, _)| earlier != name);
+            if let Some(value) = value {
+                fields.push((name.clone(), value));
+            }
+        }
+        it.provider.construct(&it.type_name, fields).map_err(Err)
+    }
+
+    /// Appends the elements of a list to a list.
+    pub(super) fn concat(accumulator: List<'a>, more: &List<'a>) -> List<'a> {
+        more.iter().fold(accumulator, List::push)
+    }
+}
+
+#[cold]
+fn cost_limit_exceeded() -> EvalError {
+    EvalError::new(ErrorKind::CostLimit, "operation cancelled: actual cost limit exceeded")
+}

@@ -1,0 +1,203 @@
+//! The plan: what the evaluator walks.
+//!
+//! Names of local variables have become slots, overloads code, constants values. The shape follows cel-go's plan wherever that
+//! shows in costs or errors: a variable with all its selections and indices is one attribute, and so is a conditional.
+
+use std::sync::Arc;
+
+use crate::checker::OverloadSet;
+use crate::cost::Price;
+use crate::env::{Function, NativeFunction, Prepared, Singleton, TypeProvider};
+use crate::syntax::ast::{ExprId, Name};
+use crate::value::{EvalError, Key, Value};
+
+/// A step of the plan, and the part of the expression it stands for.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) id: ExprId,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// A constant: costs nothing.
+    Constant(Value<'static>),
+    /// Computed when the program was planned: costs what it cost then.
+    Computed(Box<Computed>),
+    /// A variable, selection, index or conditional.
+    Attribute(Box<Attribute>),
+    /// Two or more operands.
+    And(Box<[Node]>),
+    /// Two or more operands.
+    Or(Box<[Node]>),
+    /// `a == b`
+    Equals(Box<(Node, Node)>),
+    /// `a != b`
+    NotEquals(Box<(Node, Node)>),
+    /// True for everything but false.
+    NotStrictlyFalse(Box<Node>),
+    /// `a in [constants]`
+    Member(Box<Member>),
+    /// A function.
+    Call(Box<CallNode>),
+    /// `a.or(b)`: the second operand is not evaluated if the first has a value.
+    OptionalOr(Box<(Node, Node)>),
+    /// `a.orValue(b)`: the second operand is not evaluated if the first has a value.
+    OptionalOrValue(Box<(Node, Node)>),
+    /// `[a, ?b]`
+    List(Box<[Element]>),
+    /// `{a: b, ?c: d}`
+    Map(Box<[Entry]>),
+    /// `Type{field: a}`
+    Struct(Box<StructNode>),
+    /// A comprehension.
+    Fold(Box<Fold>),
+}
+
+#[derive(Debug)]
+pub(super) struct Computed {
+    pub(super) result: Result<Value<'static>, EvalError>,
+    pub(super) cost: u64,
+}
+
+/// Something with selections and indices behind it.
+#[derive(Debug)]
+pub(super) struct Attribute {
+    pub(super) base: Base,
+    pub(super) qualifiers: Vec<Qualifier>,
+    /// `has(…)`: the last qualifier only asks.
+    pub(super) presence_test: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Base {
+    /// A variable of the environment.
+    Variable(Name),
+    /// A variable of a comprehension.
+    Local(usize),
+    /// An accumulator whose first value is computed when it is first read.
+    LazyLocal { slot: usize, init: usize },
+    /// The value of an expression.
+    Value(Node),
+    /// One of two attributes.
+    Conditional(Box<Conditional>),
+}
+
+#[derive(Debug)]
+pub(super) struct Conditional {
+    pub(super) condition: Node,
+    pub(super) truthy: Attribute,
+    pub(super) falsy: Attribute,
+}
+
+#[derive(Debug)]
+pub(super) struct Qualifier {
+    pub(super) key: QualifierKey,
+    /// `.?field`, `[?index]`
+    pub(super) optional: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum QualifierKey {
+    /// A field, a constant key or index.
+    Constant(Value<'static>),
+    /// A key or index that is itself an attribute or an expression.
+    Attribute(Attribute),
+}
+
+/// A set of constants, sorted; numbers also stand there as the other numeric kinds.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) operand: Node,
+    pub(super) set: Vec<Key<'static>>,
+}
+
+#[derive(Debug)]
+pub(super) struct CallNode {
+    pub(super) name: Name,
+    pub(super) code: Code,
+    pub(super) operands: Box<[Node]>,
+    pub(super) price: Price,
+    /// Stops at the first operand that fails, and then costs nothing: cel-go's calls by way of a slice of operands.
+    pub(super) stops_early: bool,
+}
+
+pub(super) enum Code {
+    /// The one overload that is meant, with operands of the right types.
+    Native(NativeFunction),
+    /// The one overload that is meant; the operands' types are known only at run time.
+    Guarded(Arc<Function>, usize),
+    /// The function tells by its first operand what to do.
+    Singleton(Singleton),
+    /// Made for this call.
+    Prepared(Prepared),
+    /// Several overloads can be meant.
+    Dispatch(Arc<Function>, OverloadSet),
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Code::Native(_) => "Native",
+            Code::Guarded(..) => "Guarded",
+            Code::Singleton(_) => "Singleton",
+            Code::Prepared(_) => "Prepared",
+            Code::Dispatch(..) => "Dispatch",
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) value: Node,
+    pub(super) optional: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Node,
+    pub(super) value: Node,
+    pub(super) optional: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct StructNode {
+    pub(super) type_name: Name,
+    pub(super) fields: Box<[(Name, Element)]>,
+    pub(super) provider: Arc<dyn TypeProvider>,
+}
+
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) range: Node,
+    pub(super) accumulator: usize,
+    pub(super) variable: usize,
+    pub(super) second_variable: Option<usize>,
+    /// The accumulator's first value, if it is a constant; else the accumulator is lazy.
+    pub(super) init: Option<Value<'static>>,
+    /// Nothing where the loop always runs to its end.
+    pub(super) condition: Option<Node>,
+    pub(super) step: FoldStep,
+    pub(super) result: Node,
+}
+
+/// How a round changes the accumulator.
+#[derive(Debug)]
+pub(super) enum FoldStep {
+    /// It becomes the value of an expression.
+    Assign(Node),
+    /// `accumulator + list`, in place.
+    Append(Node),
+    /// `condition ? accumulator + list : accumulator`, in place.
+    AppendIf(Node, Node),
+}
+
+impl Node {
+    /// The value, if it is a constant.
+    pub(super) fn constant(&self) -> Option<&Value<'static>> {
+        match &self.kind {
+            Kind::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}

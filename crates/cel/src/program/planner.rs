@@ -1,0 +1,509 @@
+//! Typed tree → plan.
+//!
+//! Computes what is constant where cel-go does, because that shows in costs and in errors of planning; prepares the rest where
+//! that shows in nothing but time.
+
+use std::sync::Arc;
+
+use super::call;
+use super::node::{
+    Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldStep, Kind, Member, Node,
+    Qualifier, QualifierKey, StructNode,
+};
+use super::{PlanError, Program};
+use crate::checker::{OverloadSet, Reference, TypedAst};
+use crate::cost::Price;
+use crate::env::{Function, Implementation, PlanTime, Resolved};
+use crate::syntax::ast::{
+    Comprehension, ExprId, ExprKind, ListElement, Literal, MapEntry, Name, StructField, operator,
+};
+use crate::types::Type;
+use crate::value::{EvalError, Key, List, Value};
+
+pub(super) fn plan(typed: &TypedAst) -> Result<Program, PlanError> {
+    let mut planner = Planner { typed, scopes: Vec::new(), slot_count: 0, lazies: Vec::new() };
+    let root = planner.plan(typed.ast.root())?;
+    let options = typed.env.options();
+    Ok(Program {
+        root,
+        lazies: planner.lazies,
+        slot_count: planner.slot_count,
+        result_type: typed.result_type().clone(),
+        presence_test_has_cost: options.presence_test_has_cost,
+        error_on_bad_presence_test: options.error_on_bad_presence_test,
+    })
+}
+
+struct Planner<'t> {
+    typed: &'t TypedAst,
+    /// The local variables in scope, innermost last.
+    scopes: Vec<(&'t Name, Local)>,
+    slot_count: usize,
+    lazies: Vec<Node>,
+}
+
+#[derive(Clone, Copy)]
+enum Local {
+    Slot(usize),
+    Lazy { slot: usize, init: usize },
+}
+
+type Planned = Result<Node, PlanError>;
+
+impl<'t> Planner<'t> {
+    fn plan(&mut self, id: ExprId) -> Planned {
+        let typed = self.typed;
+        let expr = &typed.ast[id];
+        if let Some(kind) = self.plan_reference(id)? {
+            return Ok(Node { id, kind });
+        }
+        let kind = match &expr.kind {
+            ExprKind::Literal(literal) => Kind::Constant(literal_value(literal)),
+            ExprKind::Ident(name) => self.plan_variable(name, name.starts_with('.')),
+            ExprKind::Select { operand, field, test_only } => {
+                let operand = self.plan(*operand)?;
+                let key = QualifierKey::Constant(Value::string(field.as_str()));
+                let mut attribute = into_qualified(operand);
+                attribute.qualifiers.push(Qualifier { key, optional: false });
+                attribute.presence_test = *test_only;
+                Kind::Attribute(Box::new(attribute))
+            }
+            ExprKind::Call { function, target, args } => return self.plan_call(id, function, *target, args),
+            ExprKind::List(elements) => self.plan_list(elements)?,
+            ExprKind::Map(entries) => self.plan_map(entries)?,
+            ExprKind::Struct { type_name, fields } => self.plan_struct(id, type_name, fields)?,
+            ExprKind::Comprehension(it) => Kind::Fold(Box::new(self.plan_fold(it)?)),
+        };
+        Ok(Node { id, kind })
+    }
+
+    /// What a name refers to, also one with dots.
+    fn plan_reference(&self, id: ExprId) -> Result<Option<Kind>, PlanError> {
+        Ok(match self.typed.reference(id) {
+            Reference::Variable { name, global } => Some(self.plan_variable(name, *global)),
+            Reference::Constant(value) => Some(Kind::Constant(value.clone())),
+            Reference::Type { value: Some(of), .. } => Some(Kind::Constant(Value::Type(of.clone()))),
+            Reference::Type { name, value: None } => {
+                return Err(PlanError(EvalError::other(format!("reference to undefined type: {name}"))));
+            }
+            Reference::Function { .. } | Reference::None => None,
+        })
+    }
+
+    fn plan_variable(&self, name: &Name, global: bool) -> Kind {
+        let local = if global { None } else { self.scopes.iter().rev().find(|(local, _)| *local == name) };
+        let base = match local {
+            Some((_, Local::Slot(slot))) => Base::Local(*slot),
+            Some((_, Local::Lazy { slot, init })) => Base::LazyLocal { slot: *slot, init: *init },
+            None => Base::Variable(match name.strip_prefix('.') {
+                Some(global) => global.into(),
+                None => name.clone(),
+            }),
+        };
+        Kind::Attribute(Box::new(Attribute { base, qualifiers: Vec::new(), presence_test: false }))
+    }
+
+    fn plan_call(&mut self, id: ExprId, name: &Name, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+        let (function, overloads, qualified) = match self.typed.reference(id) {
+            Reference::Function { function, overloads, qualified } => (Some(function), *overloads, *qualified),
+            _ => (None, OverloadSet::default(), false),
+        };
+        let target = target.filter(|_| !qualified);
+        let mut operands = Vec::with_capacity(args.len().saturating_add(1));
+        for operand in target.iter().chain(args) {
+            operands.push(self.plan(*operand)?);
+        }
+        let Some(function) = function else {
+            return self.plan_unresolved(id, name, operands);
+        };
+        if let Some(kind) = plan_builtin(function, overloads, &mut operands) {
+            return Ok(Node { id, kind });
+        }
+        self.plan_function(id, function, overloads, operands)
+    }
+
+    /// Selections with `.?` have no function; everything else that the checker let pass has one.
+    fn plan_unresolved(&self, id: ExprId, name: &Name, mut operands: Vec<Node>) -> Planned {
+        match plan_index(name, &mut operands) {
+            Some(kind) => Ok(Node { id, kind }),
+            None => Err(PlanError(EvalError::other(format!("no such overload: {name}")))),
+        }
+    }
+
+    fn plan_function(
+        &mut self,
+        id: ExprId,
+        function: &Arc<Function>,
+        overloads: OverloadSet,
+        operands: Vec<Node>,
+    ) -> Planned {
+        let single = overloads.single(function);
+        let folds = self.typed.env.options().constant_folding;
+        let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
+        let code = match (single, function.singleton) {
+            (_, Some(singleton)) => Code::Singleton(singleton),
+            (Some(overload), None) => self.code_of(function, overloads, overload, &operands)?,
+            (None, None) => Code::Dispatch(function.clone(), overloads),
+        };
+        if let (PlanTime::Convert, true, [operand]) = (plan_time, folds, operands.as_slice())
+            && let Some(value) = operand.constant()
+        {
+            let value = call::run(&code, &function.name, std::slice::from_ref(value)).map_err(PlanError)?;
+            return Ok(Node { id, kind: Kind::Constant(value) });
+        }
+        let stops_early = matches!(code, Code::Dispatch(..));
+        let price = price_of(function, overloads);
+        if let (PlanTime::Compute, true) = (plan_time, folds)
+            && let Some(computed) = compute(&code, &function.name, price, &operands)
+        {
+            return Ok(Node { id, kind: Kind::Computed(Box::new(computed)) });
+        }
+        let name = function.name.clone();
+        let call = CallNode { name, code, operands: operands.into(), price, stops_early };
+        Ok(Node { id, kind: Kind::Call(Box::new(call)) })
+    }
+
+    /// The code of the one overload that is meant.
+    fn code_of(
+        &self,
+        function: &Arc<Function>,
+        overloads: OverloadSet,
+        overload: &Resolved,
+        operands: &[Node],
+    ) -> Result<Code, PlanError> {
+        if let PlanTime::Prepare(prepare) = overload.plan_time {
+            let constants: Vec<_> = operands.iter().map(Node::constant).collect();
+            if let Some(prepared) = prepare(&constants) {
+                return prepared.map(Code::Prepared).map_err(PlanError);
+            }
+        }
+        let is_certain = operands.iter().zip(&overload.signature.parameters).all(|(operand, parameter)| {
+            matches!(parameter, Type::Dyn | Type::Any | Type::Param(_))
+                || has_certain_kind(self.typed.type_of(operand.id))
+        });
+        Ok(match &overload.implementation {
+            Implementation::Native(native) if is_certain => Code::Native(*native),
+            Implementation::Closure(closure) if is_certain => Code::Prepared(closure.clone()),
+            _ => Code::Guarded(function.clone(), overloads.indices().next().unwrap_or(0)),
+        })
+    }
+
+    fn plan_list(&mut self, elements: &[ListElement]) -> Result<Kind, PlanError> {
+        let mut planned = Vec::with_capacity(elements.len());
+        for element in elements {
+            planned.push(Element { value: self.plan(element.value)?, optional: element.optional });
+        }
+        if self.typed.env.options().constant_folding
+            && let Some(values) = planned.iter().map(constant_element).collect::<Option<Vec<_>>>()
+        {
+            return Ok(Kind::Constant(Value::list(values)));
+        }
+        Ok(Kind::List(planned.into()))
+    }
+
+    fn plan_map(&mut self, entries: &[MapEntry]) -> Result<Kind, PlanError> {
+        let mut planned = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let (key, value) = (self.plan(entry.key)?, self.plan(entry.value)?);
+            planned.push(Entry { key, value, optional: entry.optional });
+        }
+        if self.typed.env.options().constant_folding
+            && let Some(values) = planned.iter().map(constant_entry).collect::<Option<Vec<_>>>()
+            && let Ok(map) = crate::value::Map::from_entries(values)
+        {
+            return Ok(Kind::Constant(Value::Map(map)));
+        }
+        Ok(Kind::Map(planned.into()))
+    }
+
+    fn plan_struct(&mut self, id: ExprId, type_name: &Name, fields: &[StructField]) -> Result<Kind, PlanError> {
+        let mut planned = Vec::with_capacity(fields.len());
+        for field in fields {
+            let element = Element { value: self.plan(field.value)?, optional: field.optional };
+            planned.push((field.name.clone(), element));
+        }
+        // The checker has resolved the name; the type that it found has the full one.
+        let type_name = match self.typed.type_of(id) {
+            Type::Dyn => type_name.clone(),
+            other => other.name().into(),
+        };
+        let provider = self.typed.env.shared_provider();
+        Ok(Kind::Struct(Box::new(StructNode { type_name, fields: planned.into(), provider })))
+    }
+
+    fn plan_fold(&mut self, it: &'t Comprehension) -> Result<Fold, PlanError> {
+        let range = self.plan(it.range)?;
+        let init = self.plan(it.init)?;
+        // INVARIANT: slots are never reused, because a lazy accumulator may be computed inside any later loop.
+        let accumulator = self.new_slot();
+        let variable = self.new_slot();
+        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let (init, local) = match init.kind {
+            Kind::Constant(value) => (Some(value), Local::Slot(accumulator)),
+            _ => {
+                self.lazies.push(init);
+                (None, Local::Lazy { slot: accumulator, init: self.lazies.len().saturating_sub(1) })
+            }
+        };
+        let depth = self.scopes.len();
+        self.scopes.push((&it.accumulator, local));
+        self.scopes.push((&it.variable, Local::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
+            self.scopes.push((name, Local::Slot(slot)));
+        }
+        let condition =
+            Some(self.plan(it.condition)?).filter(|node| !matches!(node.constant(), Some(Value::Bool(true))));
+        let step = if matches!(init, Some(Value::List(_))) {
+            self.plan_list_step(it)?
+        } else {
+            FoldStep::Assign(self.plan(it.step)?)
+        };
+        self.scopes.truncate(depth.saturating_add(1));
+        let result = self.plan(it.result)?;
+        self.scopes.truncate(depth);
+        Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
+    }
+
+    /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
+    fn plan_list_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
+        if let Some(list) = self.appended(it.step, &it.accumulator) {
+            return Ok(FoldStep::Append(self.plan(list)?));
+        }
+        if let ExprKind::Call { function, args, .. } = &self.typed.ast[it.step].kind
+            && *function == operator::CONDITIONAL
+            && let [condition, truthy, falsy] = args.as_slice()
+            && let Some(list) = self.appended(*truthy, &it.accumulator)
+            && self.is_ident(*falsy, &it.accumulator)
+        {
+            return Ok(FoldStep::AppendIf(self.plan(*condition)?, self.plan(list)?));
+        }
+        Ok(FoldStep::Assign(self.plan(it.step)?))
+    }
+
+    /// The list in `accumulator + list`.
+    fn appended(&self, id: ExprId, accumulator: &Name) -> Option<ExprId> {
+        match &self.typed.ast[id].kind {
+            ExprKind::Call { function, args, .. } if *function == operator::ADD => match args.as_slice() {
+                [left, list] if self.is_ident(*left, accumulator) => Some(*list),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn is_ident(&self, id: ExprId, name: &Name) -> bool {
+        matches!(&self.typed.ast[id].kind, ExprKind::Ident(ident) if ident == name)
+    }
+
+    fn new_slot(&mut self) -> usize {
+        let slot = self.slot_count;
+        self.slot_count = slot.saturating_add(1);
+        slot
+    }
+}
+
+/// Operators that are steps of their own.
+fn plan_builtin(function: &Function, overloads: OverloadSet, operands: &mut Vec<Node>) -> Option<Kind> {
+    let name = &function.name;
+    if *name == operator::IN {
+        return plan_membership(function, overloads, operands);
+    }
+    let is_builtin = |overload: &Resolved| matches!(overload.implementation, Implementation::Builtin);
+    if !overloads.of(function).all(is_builtin) {
+        return None;
+    }
+    if *name == operator::LOGICAL_AND {
+        return Some(Kind::And(flatten(operands, |kind| match kind {
+            Kind::And(terms) => Ok(terms),
+            other => Err(other),
+        })));
+    }
+    if *name == operator::LOGICAL_OR {
+        return Some(Kind::Or(flatten(operands, |kind| match kind {
+            Kind::Or(terms) => Ok(terms),
+            other => Err(other),
+        })));
+    }
+    if let Some(kind) = plan_index(name, operands) {
+        return Some(kind);
+    }
+    match operands.len() {
+        1 => {
+            let operand = Box::new(operands.pop()?);
+            (*name == operator::NOT_STRICTLY_FALSE).then_some(Kind::NotStrictlyFalse(operand))
+        }
+        2 => {
+            let right = operands.pop()?;
+            let pair = Box::new((operands.pop()?, right));
+            match name.as_str() {
+                "_==_" => Some(Kind::Equals(pair)),
+                "_!=_" => Some(Kind::NotEquals(pair)),
+                "or" => Some(Kind::OptionalOr(pair)),
+                "orValue" => Some(Kind::OptionalOrValue(pair)),
+                _ => None,
+            }
+        }
+        3 => {
+            let falsy = into_attribute(operands.pop()?);
+            let truthy = into_attribute(operands.pop()?);
+            let condition = operands.pop()?;
+            let base = Base::Conditional(Box::new(Conditional { condition, truthy, falsy }));
+            Some(Kind::Attribute(Box::new(Attribute { base, qualifiers: Vec::new(), presence_test: false })))
+        }
+        _ => None,
+    }
+}
+
+/// `a[b]`, `a[?b]`, `a.?b`
+fn plan_index(name: &Name, operands: &mut Vec<Node>) -> Option<Kind> {
+    let optional = *name != operator::INDEX;
+    if optional && *name != operator::OPTIONAL_INDEX && *name != operator::OPTIONAL_SELECT {
+        return None;
+    }
+    let key = operands.pop()?;
+    let mut attribute = into_qualified(operands.pop()?);
+    let key = match key.kind {
+        Kind::Constant(value) => QualifierKey::Constant(value),
+        _ => QualifierKey::Attribute(into_attribute(key)),
+    };
+    attribute.qualifiers.push(Qualifier { key, optional });
+    Some(Kind::Attribute(Box::new(attribute)))
+}
+
+/// The terms of a chain of one operator: the balanced tree that the parser makes of it has no meaning.
+fn flatten(operands: &mut Vec<Node>, terms_of: impl Fn(Kind) -> Result<Box<[Node]>, Kind>) -> Box<[Node]> {
+    let mut terms = Vec::with_capacity(operands.len());
+    for Node { id, kind } in operands.drain(..) {
+        match terms_of(kind) {
+            Ok(inner) => terms.extend(inner),
+            Err(kind) => terms.push(Node { id, kind }),
+        }
+    }
+    terms.into()
+}
+
+/// The attribute that selections and indices are added to.
+fn into_qualified(node: Node) -> Attribute {
+    match node.kind {
+        Kind::Attribute(attribute) if !attribute.presence_test => *attribute,
+        kind => {
+            let base = Base::Value(Node { id: node.id, kind });
+            Attribute { base, qualifiers: Vec::new(), presence_test: false }
+        }
+    }
+}
+
+/// The attribute that a branch or a key is.
+fn into_attribute(node: Node) -> Attribute {
+    match node.kind {
+        Kind::Attribute(attribute) => *attribute,
+        kind => {
+            let base = Base::Value(Node { id: node.id, kind });
+            Attribute { base, qualifiers: Vec::new(), presence_test: false }
+        }
+    }
+}
+
+/// `x in [constants]` looks up a set; with other lists it is a call like any other.
+fn plan_membership(function: &Function, overloads: OverloadSet, operands: &mut Vec<Node>) -> Option<Kind> {
+    let single = overloads.single(function)?;
+    if single.id != "in_list" {
+        return None;
+    }
+    let [_, Node { kind: Kind::Constant(Value::List(list)), .. }] = operands.as_slice() else {
+        return None;
+    };
+    if list.is_empty() {
+        return Some(Kind::Constant(Value::Bool(false)));
+    }
+    let set = constant_set(list)?;
+    operands.truncate(1);
+    let operand = operands.pop()?;
+    Some(Kind::Member(Box::new(Member { operand, set })))
+}
+
+fn constant_set(list: &List<'static>) -> Option<Vec<Key<'static>>> {
+    let mut set = Vec::with_capacity(list.len());
+    for element in list.iter() {
+        match element {
+            Value::Int(number) => {
+                set.push(Value::Double(number as f64));
+                set.extend(u64::try_from(number).ok().map(Value::Uint));
+            }
+            Value::Uint(number) => {
+                set.push(Value::Double(number as f64));
+                set.extend(i64::try_from(number).ok().map(Value::Int));
+            }
+            Value::Double(number) => {
+                set.extend(crate::value::double_to_int_lossless(number).map(Value::Int));
+                set.extend(crate::value::double_to_uint_lossless(number).map(Value::Uint));
+            }
+            Value::Bool(_) | Value::String(_) => {}
+            _ => return None,
+        }
+        if !matches!(element, Value::Double(number) if number.is_nan()) {
+            set.push(element);
+        }
+    }
+    let mut set = set.into_iter().map(Key::new).collect::<Result<Vec<_>, _>>().ok()?;
+    set.sort();
+    Some(set)
+}
+
+fn constant_element(element: &Element) -> Option<Value<'static>> {
+    if element.optional { None } else { element.value.constant().cloned() }
+}
+
+fn constant_entry(entry: &Entry) -> Option<(Value<'static>, Value<'static>)> {
+    if entry.optional { None } else { Some((entry.key.constant()?.clone(), entry.value.constant()?.clone())) }
+}
+
+/// The values of this type are all of one kind: no need to look at run time.
+fn has_certain_kind(of: &Type) -> bool {
+    !matches!(of, Type::Dyn | Type::Any | Type::Error | Type::Null | Type::Wrapper(_) | Type::Param(_) | Type::Var(_))
+}
+
+/// Where only run time tells the overload, the function's price holds if it has one, else 1.
+fn price_of(function: &Function, overloads: OverloadSet) -> Price {
+    if let Some(single) = overloads.single(function) {
+        return single.price;
+    }
+    match overloads.of(function).next().map(|overload| overload.price) {
+        Some(price @ (Price::Fixed(_) | Price::Sized { when_dynamic: true, .. })) => price,
+        _ => Price::ONE,
+    }
+}
+
+/// Computes a call whose operands are constant, or were computed themselves.
+fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<Computed> {
+    let mut values = Vec::with_capacity(operands.len());
+    let mut cost = 0_u64;
+    for operand in operands {
+        match &operand.kind {
+            Kind::Constant(value) => values.push(value.clone()),
+            Kind::Computed(computed) => {
+                cost = cost.saturating_add(computed.cost);
+                values.push(computed.result.as_ref().ok()?.clone());
+            }
+            _ => return None,
+        }
+    }
+    let result = call::run(code, name, &values);
+    let own = match price {
+        Price::Fixed(cost) => cost,
+        Price::Sized { actual, .. } => actual(&values, result.as_ref()),
+    };
+    Some(Computed { result, cost: cost.saturating_add(own) })
+}
+
+fn literal_value(literal: &Literal) -> Value<'static> {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(truth) => Value::Bool(*truth),
+        Literal::Int(number) => Value::Int(*number),
+        Literal::Uint(number) => Value::Uint(*number),
+        Literal::Double(number) => Value::Double(*number),
+        Literal::String(text) => Value::string(text.clone()),
+        Literal::Bytes(bytes) => Value::Bytes(crate::value::Bytes::Shared(bytes.clone())),
+    }
+}

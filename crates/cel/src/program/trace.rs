@@ -1,0 +1,74 @@
+//! What the parts of an expression came to, for explanations.
+//!
+//! Tracing is a type parameter of the one evaluator: without it, nothing of it is compiled in.
+
+use crate::syntax::ast::ExprId;
+use crate::value::{EvalError, Value};
+
+/// Hears of each part of an expression that was evaluated.
+pub(super) trait Tracer<'a> {
+    /// Whether there is anything to tell.
+    const ENABLED: bool;
+
+    /// A part of the expression has its value.
+    fn record(&mut self, id: ExprId, cost: u64, result: &Result<Value<'a>, EvalError>);
+}
+
+/// Nobody listens.
+pub(super) struct NoTrace;
+
+impl Tracer<'_> for NoTrace {
+    const ENABLED: bool = false;
+
+    fn record(&mut self, _id: ExprId, _cost: u64, _result: &Result<Value<'_>, EvalError>) {}
+}
+
+/// A part of an expression and what it came to.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The part, in the tree that the program was planned from.
+    pub id: ExprId,
+    /// What the evaluation had cost by then.
+    pub cost: u64,
+    /// Its value, or why it has none.
+    pub result: Result<Value<'a>, EvalError>,
+}
+
+/// All parts that were evaluated, in the order in which they were done; a loop's body appears once per round.
+#[derive(Clone, Debug, Default)]
+pub struct Trace<'a> {
+    steps: Vec<Step<'a>>,
+    omitted: usize,
+}
+
+/// More steps than anybody reads are only counted.
+const STEPS_MAX: usize = 10_000;
+
+impl<'a> Trace<'a> {
+    /// The steps, in the order in which they were done.
+    pub fn steps(&self) -> &[Step<'a>] {
+        &self.steps
+    }
+
+    /// How many further steps there were.
+    pub fn omitted(&self) -> usize {
+        self.omitted
+    }
+
+    /// The last value of a part.
+    pub fn last(&self, id: ExprId) -> Option<&Step<'a>> {
+        self.steps.iter().rev().find(|step| step.id == id)
+    }
+}
+
+impl<'a> Tracer<'a> for Trace<'a> {
+    const ENABLED: bool = true;
+
+    fn record(&mut self, id: ExprId, cost: u64, result: &Result<Value<'a>, EvalError>) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(Step { id, cost, result: result.clone() });
+        } else {
+            self.omitted = self.omitted.saturating_add(1);
+        }
+    }
+}
