@@ -1,3 +1,109 @@
 //! Text → tree: lexer, parser, macros, and back from the tree to text.
+//!
+//! Follows the grammar, the limits, the positions and the messages of cel-go 0.29. Valid text takes the direct
+//! parser; text in which it finds anything wrong or deeply nested is read again by the one that reports and recovers.
 
 pub mod ast;
+mod builder;
+mod lexer;
+mod literal;
+pub mod macros;
+mod parser;
+mod visit;
+
+use crate::source::{Issues, Location, Source};
+use ast::Ast;
+use macros::MacroTable;
+
+pub use visit::{Postorder, Preorder};
+
+/// How many nodes a tree may hold. Copies that macros make are counted, so that they cannot grow without bound.
+const NODES_MAX: usize = 1_000_000;
+
+/// What is allowed in an expression's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// `a.?b`, `a[?b]`, `[?a]`, `{?a: b}`.
+    pub optional_syntax: bool,
+    /// Field names in backticks.
+    pub quoted_fields: bool,
+    /// How deep rules of the grammar may be nested, and how deep the visited tree may be.
+    pub recursion_max: usize,
+    /// How many code points the text may have.
+    pub code_points_max: usize,
+    /// How many syntax errors are reported before parsing ends.
+    pub errors_max: usize,
+    /// How often the parser tries to go on after a syntax error.
+    pub recoveries_max: usize,
+    /// How many tokens one such attempt may skip.
+    pub recovery_tokens_max: usize,
+    /// Remember the calls that macros replaced, so that the tree can be turned back into the text that was written.
+    pub keep_macro_calls: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            optional_syntax: false,
+            quoted_fields: true,
+            recursion_max: 250,
+            code_points_max: 100_000,
+            errors_max: 100,
+            recoveries_max: 30,
+            recovery_tokens_max: 256,
+            keep_macro_calls: false,
+        }
+    }
+}
+
+/// Parses an expression and expands its macros.
+pub fn parse(source: &Source, macros: &MacroTable, options: &Options) -> Result<Ast, Issues> {
+    let text = source.text();
+    if text.len() > options.code_points_max {
+        let size = text.chars().count();
+        let limit = options.code_points_max;
+        if size > limit {
+            let message = format!("expression code point size exceeds limit: size: {size}, limit {limit}");
+            return Err(whole_expression_issue(source, message));
+        }
+    }
+    parser::parse(source, macros, options).map_err(|parser::Bail| {
+        let mut issues = Issues::new(source);
+        issues.report(0, "Syntax error: unexpected input");
+        issues
+    })
+}
+
+fn whole_expression_issue(source: &Source, message: String) -> Issues {
+    let mut issues = Issues::new(source);
+    issues.report_at(Location::NONE, message);
+    issues
+}
+
+/// Words that are no variables, although they are identifiers to the grammar.
+fn is_reserved(word: &str) -> bool {
+    matches!(
+        word,
+        "as" | "break"
+            | "const"
+            | "continue"
+            | "else"
+            | "false"
+            | "for"
+            | "function"
+            | "if"
+            | "import"
+            | "in"
+            | "let"
+            | "loop"
+            | "package"
+            | "namespace"
+            | "null"
+            | "return"
+            | "true"
+            | "var"
+            | "void"
+            | "while"
+    )
+}
