@@ -76,7 +76,7 @@ impl Timestamp {
     /// The span from another point to this one.
     pub fn checked_since(self, earlier: Timestamp) -> Result<Duration, EvalError> {
         let seconds = i128::from(self.seconds.saturating_sub(earlier.seconds));
-        let nanoseconds = i128::from(self.nanoseconds) - i128::from(earlier.nanoseconds);
+        let nanoseconds = i128::from(self.nanoseconds).saturating_sub(i128::from(earlier.nanoseconds));
         let total = seconds.saturating_mul(i128::from(NANOS_PER_SECOND)).saturating_add(nanoseconds);
         match i64::try_from(total) {
             Ok(nanoseconds) => Ok(Duration { nanoseconds }),
