@@ -1,0 +1,161 @@
+//! From engines and cases to a printed table, or to a check of every verdict.
+
+use crate::cases::{self, Case};
+use crate::engine::{Batch, Engine};
+use crate::harness::{Timing, on_this_machine};
+use crate::table::{NONE, Table, ratio, time};
+use crate::{ours, peers};
+use std::process::ExitCode;
+
+/// A column of figures from another run: its header, and nanoseconds by the case's name.
+pub type Recorded = (&'static str, fn(&str) -> Option<f64>);
+
+/// What one bench does with an engine and a case, and what it knows from elsewhere.
+#[derive(Debug)]
+pub struct Bench {
+    /// The question it answers, printed above the table.
+    pub question: &'static str,
+    /// The work to time, if the engine can do it.
+    pub work: fn(&Engine, &Case) -> Option<Batch>,
+    /// What was recorded on another run.
+    pub recorded: Option<Recorded>,
+    /// Printed below the table.
+    pub note: &'static str,
+}
+
+/// The `main` of a bench: measures under `cargo bench`, checks verdicts under `cargo test`.
+#[must_use]
+pub fn run(bench: &Bench) -> ExitCode {
+    let wrong = wrong_verdicts();
+    if !wrong.is_empty() {
+        for line in wrong {
+            eprintln!("{line}");
+        }
+        return ExitCode::FAILURE;
+    }
+    if std::env::args().any(|argument| argument == "--bench") {
+        println!("{}", bench.question);
+        let measured = measure(bench);
+        for (title, pick) in STATISTICS {
+            println!("\n{title}\n{}", render(bench, &measured, *pick));
+        }
+        println!("{}", bench.note);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Engines that answer a case wrongly; a comparison with them would mean nothing.
+fn wrong_verdicts() -> Vec<String> {
+    let mut wrong = Vec::new();
+    for case in cases::all() {
+        for engine in contestants() {
+            let verdict = (engine.evaluate)(&case).map(|evaluation| evaluation.verdict);
+            if verdict.is_some_and(|verdict| verdict != case.verdict) {
+                wrong.push(format!("{}: wrong verdict on `{}`", engine.name, case.expression));
+            }
+        }
+    }
+    wrong
+}
+
+fn contestants() -> impl Iterator<Item = Engine> {
+    ours::ENGINE.into_iter().chain(peers::ENGINES)
+}
+
+/// What of a timing a table shows.
+type Statistic = fn(Timing) -> f64;
+
+const STATISTICS: &[(&str, Statistic)] =
+    &[("median sample", |timing| timing.median_ns), ("fastest sample", |timing| timing.min_ns)];
+
+/// A case and its timings: ours, then the peers' in their order.
+type Measured = (Case, Vec<Option<Timing>>);
+
+fn measure(bench: &Bench) -> Vec<Measured> {
+    let harness = on_this_machine();
+    let measure_case = |case: Case| {
+        let mut work = vec![ours::ENGINE.and_then(|engine| (bench.work)(&engine, &case))];
+        work.extend(peers::ENGINES.iter().map(|engine| (bench.work)(engine, &case)));
+        let timings = harness.side_by_side(&mut work);
+        (case, timings)
+    };
+    cases::all().into_iter().map(measure_case).collect()
+}
+
+fn render(bench: &Bench, measured: &[Measured], pick: Statistic) -> Table {
+    let mut header = vec!["case".to_owned(), "ours".to_owned()];
+    header.extend(peers::ENGINES.iter().map(|engine| engine.name.to_owned()));
+    header.extend(peers::ENGINES.iter().map(|engine| format!("{} / ours", engine.name)));
+    header.extend(bench.recorded.iter().map(|(label, _)| (*label).to_owned()));
+    let mut table = Table::new(header);
+    for (case, timings) in measured {
+        table.row(row(bench, case, timings, pick));
+    }
+    table
+}
+
+/// One row: times of ours and the peers, the peers' as multiples of ours, then what was recorded.
+fn row(bench: &Bench, case: &Case, timings: &[Option<Timing>], pick: Statistic) -> Vec<String> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+    let times: Vec<Option<f64>> = timings.iter().map(|timing| timing.map(pick)).collect();
+    let ours = times.first().copied().flatten();
+    let mut cells = vec![case.name.to_owned()];
+    cells.extend(times.iter().map(|ns| or_none(ns.map(time))));
+    let ratios = times.iter().skip(1).map(|theirs| theirs.zip(ours).map(|(theirs, ours)| ratio(theirs, ours)));
+    cells.extend(ratios.map(or_none));
+    cells.extend(bench.recorded.iter().map(|(_, figure)| or_none(figure(case.name).map(time))));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BENCH: Bench = Bench {
+        question: "?",
+        work: |_, _| None,
+        recorded: Some(("recorded", |name| (name == "startsWith").then_some(646.0))),
+        note: "",
+    };
+
+    fn timing(ns: f64) -> Option<Timing> {
+        Some(Timing { median_ns: ns, min_ns: ns / 2.0 })
+    }
+
+    #[test]
+    fn a_row_shows_times_then_ratios_then_recorded_figures() {
+        let case = cases::all().remove(0);
+        let cells = row(&BENCH, &case, &[timing(25.0), timing(250.0), None], |it| it.median_ns);
+        assert_eq!(cells, ["startsWith", "25.0 ns", "250 ns", NONE, "10.0 ×", NONE, "646 ns"]);
+    }
+
+    #[test]
+    fn the_table_shows_the_statistic_it_is_asked_for() {
+        let measured = [(cases::all().remove(0), vec![timing(25.0), timing(250.0), None])];
+        let [median, fastest] = STATISTICS else { panic!("two statistics") };
+        assert!(render(&BENCH, &measured, median.1).to_string().contains("  25.0 ns  "));
+        assert!(render(&BENCH, &measured, fastest.1).to_string().contains("  12.5 ns  "));
+    }
+
+    #[test]
+    fn without_our_engine_there_is_no_ratio() {
+        let case = cases::all().remove(0);
+        let cells = row(&BENCH, &case, &[None, timing(250.0), timing(100.0)], |it| it.median_ns);
+        assert_eq!(cells, ["startsWith", NONE, "250 ns", "100 ns", NONE, NONE, "646 ns"]);
+    }
+
+    #[test]
+    fn every_engine_gives_the_right_verdict_where_it_can_run_the_case() {
+        assert_eq!(wrong_verdicts(), [""; 0]);
+    }
+
+    #[test]
+    fn kube_cel_runs_every_case_and_plain_cel_all_but_semver() {
+        let runs = |engine: &Engine| -> Vec<&str> {
+            cases::all().iter().filter(|case| (engine.evaluate)(case).is_some()).map(|case| case.name).collect()
+        };
+        let [plain, kube] = &peers::ENGINES;
+        assert_eq!(runs(kube), ["startsWith", "or", "semver", "regex", "exists"]);
+        assert_eq!(runs(plain), ["startsWith", "or", "regex", "exists"]);
+    }
+}

@@ -1,0 +1,55 @@
+//! Fuzz targets as plain functions: each takes any bytes and panics if its property does not hold.
+//!
+//! Stable Rust builds and tests them; `fuzz_targets/` hands the same functions to libFuzzer.
+//! `docs/fuzzing.md` says how to run them. A found input becomes a case in the crate it concerns.
+
+mod bytes;
+mod cel_source;
+
+pub use cel_source::cel_source_picture;
+
+/// A target: its name, and the function that panics if its property does not hold.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target: the list that tests and `fuzz_targets/` must agree with.
+pub const TARGETS: &[Target] = &[("cel_source_picture", cel_source_picture)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that look random and are the same in every run.
+    fn noise(seed: u64) -> impl Iterator<Item = u8> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        std::iter::from_fn(move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            Some(state.to_le_bytes()[3])
+        })
+    }
+
+    #[test]
+    fn every_target_has_its_program() {
+        let manifest = include_str!("../Cargo.toml");
+        let programs: Vec<_> =
+            manifest.lines().filter_map(|line| line.strip_prefix("path = \"fuzz_targets/")).collect();
+        let expected: Vec<_> = TARGETS.iter().map(|(name, _)| format!("{name}.rs\"")).collect();
+        assert_eq!(programs, expected);
+    }
+
+    #[test]
+    fn properties_hold_for_noise_of_many_lengths() {
+        // Half of it printable, because most bytes are not text.
+        for seed in 0..2_000_u64 {
+            let length = usize::try_from(seed % 97).unwrap();
+            let raw: Vec<u8> = noise(seed).take(length).collect();
+            let printable: Vec<u8> =
+                raw.iter().map(|byte| b" \t\nabc.+()\"'\xC3\xA9"[usize::from(*byte % 14)]).collect();
+            for (_, target) in TARGETS {
+                target(&raw);
+                target(&printable);
+            }
+        }
+    }
+}
