@@ -3,7 +3,12 @@
 //! Both read the [`Price`] that stands beside each function. The unit and all numbers are cel-go's.
 
 mod amount;
+mod estimate;
+mod hints;
+mod path;
 mod price;
 
 pub use amount::{Cost, Size};
+pub use estimate::estimate;
+pub use hints::{NoHints, PathStep, SizeHints};
 pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR};
