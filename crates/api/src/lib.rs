@@ -1,0 +1,10 @@
+//! Kubernetes objects as data: it parses and holds, it never decides.
+//!
+//! Scalars first ([`quantity`], [`semver`]); every component and every offline tool reads objects through this crate. It is
+//! pure: no clock, file, socket or global.
+
+pub mod go_text;
+pub mod quantity;
+pub mod semver;
+
+pub use quantity::Quantity;
