@@ -65,10 +65,9 @@ pub fn is_printable(c: char) -> bool {
     })
 }
 
-/// A float as Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)` write it: shortest digits, exponent form below 1e-4
-/// and from 1e21 on when `large_exponent` is 21 (`%v`), or from the digits' count on as `'g'` does with -1 precision.
+/// A float as Go's `%v` writes it: shortest digits, in exponent form below 1e-4 and from a million on.
 #[must_use]
-pub fn format_float(value: f64, large_exponent: i32) -> String {
+pub fn format_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
@@ -84,7 +83,7 @@ pub fn format_float(value: f64, large_exponent: i32) -> String {
     if negative {
         out.push('-');
     }
-    if exponent < -4 || exponent >= large_exponent {
+    if exponent < -4 || exponent >= 6 {
         push_exponent_form(&mut out, &digits, exponent, 2);
     } else {
         push_plain_form(&mut out, &digits, exponent);
@@ -180,11 +179,11 @@ mod tests {
 
     #[test]
     fn floats_are_written_as_go_writes_them() {
-        assert_eq!(format_float(1e20, 21), "100000000000000000000");
-        assert_eq!(format_float(1e21, 21), "1e+21");
-        assert_eq!(format_float(-0.00001, 21), "-1e-05");
-        assert_eq!(format_float(1.5, 21), "1.5");
-        assert_eq!(format_float(0.0, 21), "0");
+        assert_eq!(format_float(123_456.75), "123456.75");
+        assert_eq!(format_float(1e6), "1e+06");
+        assert_eq!(format_float(-0.00001), "-1e-05");
+        assert_eq!(format_float(1.5), "1.5");
+        assert_eq!(format_float(0.0), "0");
         assert_eq!(format_json_float(1e-7).as_deref(), Some("1e-7"));
         assert_eq!(format_json_float(1.25e-12).as_deref(), Some("1.25e-12"));
         assert_eq!(format_json_float(0.000001).as_deref(), Some("0.000001"));

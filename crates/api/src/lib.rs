@@ -4,6 +4,8 @@
 //! pure: no clock, file, socket or global.
 
 pub mod go_text;
+pub mod json;
+pub mod json_path;
 pub mod quantity;
 pub mod semver;
 

@@ -334,7 +334,7 @@ impl<'de> serde::Deserialize<'de> for Quantity {
     /// Text (spaces around it are ignored), a number, or null, which is zero.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
+        impl<'de> serde::de::Visitor<'de> for Visitor {
             type Value = Quantity;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -359,7 +359,13 @@ impl<'de> serde::Deserialize<'de> for Quantity {
             fn visit_unit<E: serde::de::Error>(self) -> Result<Quantity, E> {
                 Ok(Quantity::default())
             }
+            fn visit_newtype_struct<D: serde::Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Quantity, D::Error> {
+                deserializer.deserialize_any(self)
+            }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_newtype_struct(crate::json::NUMBER_TEXT, Visitor)
     }
 }

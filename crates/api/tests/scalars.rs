@@ -37,7 +37,7 @@ fn order_number(order: Ordering) -> i64 {
 
 fn describe(quantity: &Quantity) -> Value {
     json!({
-        "approx": api::go_text::format_float(quantity.as_approximate_f64(), 21),
+        "approx": api::go_text::format_float(quantity.as_approximate_f64()),
         "dec": quantity.to_plain_string(),
         "format": quantity.format().name(),
         "int64": quantity.as_i64(),
