@@ -1,0 +1,99 @@
+//! Where the parts of a document stand in its text.
+
+use super::Value;
+
+/// Offsets of a value and, in order, of what it holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// Where the value starts, or its key if it is a field.
+    pub offset: usize,
+    /// Where the value itself starts.
+    pub value_offset: usize,
+    /// One for each item or field.
+    pub children: Vec<Spans>,
+}
+
+/// A place in a text, counted from one; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The character in the line.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of byte `offset` in `text`.
+    #[must_use]
+    pub fn of(text: &[u8], offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line = before
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            .saturating_add(1);
+        let start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |index| index.saturating_add(1));
+        let in_line = before.get(start..).unwrap_or_default();
+        // Continuation bytes do not count.
+        let column = in_line
+            .iter()
+            .filter(|byte| **byte & 0xC0 != 0x80)
+            .count()
+            .saturating_add(1);
+        Self { line, column }
+    }
+}
+
+impl Spans {
+    /// The part that a field path as Kubernetes prints it names (`spec.containers[0].name`, `metadata.labels[a.b/c]`),
+    /// or the innermost part around it that exists.
+    #[must_use]
+    pub fn locate<'a>(&'a self, value: &Value, path: &str) -> &'a Spans {
+        let mut here = self;
+        let mut value = value;
+        let mut rest = path;
+        while let Some((index, child, after)) = next_step(value, rest) {
+            let Some(span) = here.children.get(index) else {
+                break;
+            };
+            (here, value, rest) = (span, child, after);
+        }
+        here
+    }
+}
+
+/// Which child the path goes to, and what remains of it.
+fn next_step<'v, 'p>(value: &'v Value, path: &'p str) -> Option<(usize, &'v Value, &'p str)> {
+    match value {
+        Value::Array(items) => {
+            let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
+            let index: usize = index.parse().ok()?;
+            Some((index, items.get(index)?, rest))
+        }
+        Value::Object(fields) => {
+            let (bracket, path) = match path.strip_prefix('[') {
+                Some(path) => (true, path),
+                None => (false, path.strip_prefix('.').unwrap_or(path)),
+            };
+            // Keys may hold dots: the longest one that fits wins.
+            let candidates = fields
+                .iter()
+                .enumerate()
+                .filter_map(|(index, (key, value))| {
+                    let rest = path.strip_prefix(key)?;
+                    let rest = if bracket {
+                        rest.strip_prefix(']')?
+                    } else {
+                        rest
+                    };
+                    (rest.is_empty() || rest.starts_with(['.', '[']))
+                        .then_some((index, value, rest))
+                });
+            candidates.min_by_key(|(_, _, rest)| rest.len())
+        }
+        _ => None,
+    }
+}

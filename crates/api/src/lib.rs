@@ -1,0 +1,12 @@
+//! Kubernetes objects as data: it parses and holds, it never decides.
+//!
+//! Scalars first ([`quantity`], [`semver`]); every component and every offline tool reads objects through this crate. It is
+//! pure: no clock, file, socket or global.
+
+pub mod go_text;
+pub mod json;
+pub mod json_path;
+pub mod quantity;
+pub mod semver;
+
+pub use quantity::Quantity;
