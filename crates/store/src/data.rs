@@ -1,0 +1,175 @@
+//! What goes into a store and comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A point in the history of the whole store: every write makes the next one.
+///
+/// An empty store is at 1, so 0 is never a revision of anything.
+pub type Revision = u64;
+
+/// A key with what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Arc<str>,
+    /// What was last written to it.
+    pub value: Bytes,
+    /// The revision of that write.
+    pub revision: Revision,
+}
+
+/// What a key holds, together with the revision at which that is so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The store's revision when the key was read.
+    pub revision: Revision,
+    /// The entry, if the key exists.
+    pub entry: Option<Entry>,
+}
+
+/// Which part of a range to list, and as of when.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// The revision to list at; the current one if `None`.
+    pub revision: Option<Revision>,
+    /// At most so many entries; all of them if `None`.
+    pub limit: Option<usize>,
+    /// Only keys greater than this one: the last key of the page before.
+    pub after_key: Option<String>,
+}
+
+/// Entries in the order of their keys (bytewise), all as of one revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The revision listed at: ask for it again to get the next page, or watch from it.
+    pub revision: Revision,
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// How many more entries follow the last one.
+    pub remaining: u64,
+}
+
+/// One change to one key, under a guard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The key.
+    pub key: String,
+    /// What must hold for the change to happen.
+    pub guard: Guard,
+    /// The change.
+    pub change: Change,
+}
+
+impl Write {
+    /// Creates a key that must not exist.
+    pub fn create(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        Self {
+            key: key.into(),
+            guard: Guard::Absent,
+            change: Change::Put {
+                value: value.into(),
+                ttl: None,
+            },
+        }
+    }
+
+    /// Replaces what a key holds if it was last written at `unchanged_since`.
+    pub fn update(
+        key: impl Into<String>,
+        unchanged_since: Revision,
+        value: impl Into<Bytes>,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            guard: Guard::Unchanged(unchanged_since),
+            change: Change::Put {
+                value: value.into(),
+                ttl: None,
+            },
+        }
+    }
+
+    /// Deletes a key if it was last written at `unchanged_since`.
+    pub fn delete(key: impl Into<String>, unchanged_since: Revision) -> Self {
+        Self {
+            key: key.into(),
+            guard: Guard::Unchanged(unchanged_since),
+            change: Change::Delete,
+        }
+    }
+
+    /// Lets the key be deleted by the store once `ttl` has passed without another write to it.
+    ///
+    /// The deletion comes soon after that time, not at it, and looks like any other. No effect on a delete.
+    #[must_use]
+    pub fn expiring(mut self, after: Duration) -> Self {
+        if let Change::Put { ttl, .. } = &mut self.change {
+            *ttl = Some(after);
+        }
+        self
+    }
+}
+
+/// What must hold for a write to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// The key does not exist.
+    Absent,
+    /// The key exists and was last written at this revision.
+    Unchanged(Revision),
+}
+
+/// What a write does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Sets the value.
+    Put {
+        /// The new value.
+        value: Bytes,
+        /// How long the key lives unless it is written again; forever if `None`.
+        ttl: Option<Duration>,
+    },
+    /// Removes the key.
+    Delete,
+}
+
+/// How a guarded write ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a conflict means that nothing was written"]
+pub enum Outcome {
+    /// It happened, durably.
+    Done {
+        /// The revision it made.
+        revision: Revision,
+    },
+    /// The guard did not hold and nothing was written.
+    Conflict {
+        /// What the key holds, read after the guard failed: what a read-modify-write loop starts over from.
+        current: Option<Entry>,
+    },
+}
+
+/// A change that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The key that changed.
+    pub key: Arc<str>,
+    /// The revision of the change.
+    pub revision: Revision,
+    /// What the key holds since; `None` if it was deleted.
+    pub value: Option<Bytes>,
+    /// What it held before; `None` if it did not exist.
+    pub previous: Option<Previous>,
+}
+
+/// What a key held before a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Previous {
+    /// The value.
+    pub value: Bytes,
+    /// The revision at which that was written.
+    pub revision: Revision,
+}

@@ -1,0 +1,111 @@
+//! Letting go of the file, and taking it up again after a failure.
+//!
+//! redb refuses all work once the storage below it has failed. A full disk passes, so the file is opened anew then. Whether
+//! the commit that failed is in it is open until that moment; if it is, it has happened and becomes visible. After any other
+//! failure the kernel may hold pages that never reached the disk, so the store stays failed until the process starts again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{LogFile, Writer};
+use crate::embedded::file::{Logged, damaged};
+use crate::{Cause, Error, Event, Previous};
+
+/// A failed file is opened again so often.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Readers get so long to finish before the file is closed under them.
+const READERS_WAIT: Duration = Duration::from_secs(5);
+
+impl Writer {
+    /// Opens the file again if it has failed for lack of room.
+    pub(super) fn recover(&mut self) -> Result<(), Error> {
+        let Some(failure) = self.failure.clone() else {
+            return Ok(());
+        };
+        let (Some(medium), Error::Full) = (self.medium.clone(), &failure) else {
+            return Err(failure);
+        };
+        self.release_file()?;
+        let (file, position) = LogFile::open(&medium, self.options.cache_bytes)?;
+        let (revision, compacted) = {
+            let state = self.shared.state();
+            (state.revision, state.compacted)
+        };
+        if position.revision < revision || position.compacted < compacted {
+            return Err(damaged(format!(
+                "the file is at revision {}, behind {revision}",
+                position.revision
+            )));
+        }
+        let mut happened: Vec<Logged> = Vec::new();
+        file.scan(revision.saturating_add(1), |logged| {
+            happened.push(logged);
+            true
+        })?;
+        let values = file.values()?;
+        self.shared.set_file(Some(Arc::new(file)));
+        for Logged {
+            revision,
+            key,
+            deleted,
+            expires_at_ms,
+            ..
+        } in happened
+        {
+            let value = if deleted { None } else { values.get(revision)? };
+            let previous = {
+                let state = self.shared.state();
+                state
+                    .index
+                    .before(&key, revision)
+                    .map(|version| state.locate(&key, version))
+            };
+            let previous = match previous {
+                Some(found) => self
+                    .shared
+                    .value(found.revision, &found.content, &mut None)?
+                    .map(|value| Previous {
+                        value,
+                        revision: found.revision,
+                    }),
+                None => None,
+            };
+            if expires_at_ms != 0 {
+                self.expiring
+                    .push(std::cmp::Reverse((expires_at_ms, revision, key.clone())));
+            }
+            self.shared.state_mut().publish([Event {
+                key,
+                revision,
+                value,
+                previous,
+            }]);
+        }
+        self.shared.state_mut().compacted = position.compacted;
+        self.failure = None;
+        Ok(())
+    }
+
+    /// Closes the file once nobody reads from it any more.
+    pub(super) fn release_file(&self) -> Result<(), Error> {
+        let Some(mut file) = self.shared.set_file(None) else {
+            return Ok(());
+        };
+        let started = Instant::now();
+        loop {
+            match Arc::try_unwrap(file) {
+                Ok(_closed) => return Ok(()),
+                Err(shared) if started.elapsed() < READERS_WAIT => {
+                    file = shared;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => {
+                    return Err(Error::Unavailable(Cause::new(
+                        "readers still hold the file",
+                    )));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a store did not do what it was asked.
+//!
+//! A guard that does not hold is no error: it is [`crate::Outcome::Conflict`]. What users of the API see is decided by the API server.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Revision;
+
+/// Why an operation failed. Cheap to clone: one failed group commit answers many writers.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The history that was asked for is gone; list again and go on from there.
+    #[error("revision {requested} is too old, history starts at {oldest}")]
+    Compacted {
+        /// The revision asked for.
+        requested: Revision,
+        /// The oldest revision that can still be read, or watched from.
+        oldest: Revision,
+    },
+    /// The store has not come that far (yet).
+    #[error("revision {requested} is in the future, the store is at {current}")]
+    FutureRevision {
+        /// The revision asked for.
+        requested: Revision,
+        /// The store's revision.
+        current: Revision,
+    },
+    /// A key or value is over the store's limit. Nothing was written.
+    #[error("{what} of {size} bytes exceeds the limit of {limit}")]
+    TooLarge {
+        /// `key`, `value` or `request`.
+        what: &'static str,
+        /// Its size in bytes; 0 where the server that refused it does not tell.
+        size: u64,
+        /// The limit in bytes; 0 where the server that refused it does not tell.
+        limit: u64,
+    },
+    /// There is no room for more. Deletes and compaction still work; writes do again once there is room.
+    #[error("the disk is full")]
+    Full,
+    /// Another process has the file open.
+    #[error("`{}` is in use by another process", .path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What is stored cannot be what was written.
+    #[error("the stored data is damaged")]
+    Damaged(#[source] Cause),
+    /// The storage cannot be reached or failed. A write that ends so may or may not have happened.
+    #[error("the storage is unavailable")]
+    Unavailable(#[source] Cause),
+    /// The store refused the operation and would do so again, for example for lack of rights.
+    #[error("the storage refused the request")]
+    Refused(#[source] Cause),
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A shared cause of an [`Error`].
+#[derive(Clone)]
+pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+impl Cause {
+    /// Wraps an error, or a text.
+    pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(error.into().into())
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}

@@ -1,0 +1,105 @@
+//! Revisioned storage for the API server: keys, opaque bytes, and one revision that every write moves on by one.
+//!
+//! * [`Store`] is the trait: get, list at a revision, guarded write, watch from a revision, compact.
+//! * [`Embedded`] keeps it in a file ([redb](https://docs.rs/redb)) or in memory.
+//! * `conformance` (feature of the same name) is the suite that every implementation passes.
+//! * [`modify`](modify::modify) is the read-modify-write loop over it.
+//!
+//! What the bytes mean, and how keys are built, is the caller's business.
+//!
+//! ```
+//! use store::{Embedded, ListOptions, Options, Outcome, Store, Write};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), store::Error> {
+//! let store = Embedded::in_memory(Options::default())?;
+//! let start = store.current_revision().await?;
+//! let mut watch = store.watch("/registry/pods/", start).await?;
+//!
+//! let Outcome::Done { revision } = store.write(Write::create("/registry/pods/default/a", "one")).await? else {
+//!     return Ok(()); // It exists already.
+//! };
+//! assert_eq!(revision, start + 1);
+//!
+//! // A guarded update says what it is based on. This one is based on something else, and changes nothing.
+//! let outcome = store.write(Write::update("/registry/pods/default/a", start, "two")).await?;
+//! assert!(matches!(outcome, Outcome::Conflict { current: Some(entry) } if entry.revision == revision));
+//!
+//! let page = store.list("/registry/pods/", ListOptions::default()).await?;
+//! assert_eq!((page.revision, page.entries.len()), (revision, 1));
+//!
+//! let batch = watch.next().await?;
+//! assert_eq!(batch.events[0].value.as_deref(), Some(&b"one"[..]));
+//! store.close().await
+//! # }
+//! ```
+
+mod data;
+mod error;
+mod watch;
+
+pub mod modify;
+
+mod embedded;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+use async_trait::async_trait;
+
+pub use data::{
+    Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write,
+};
+pub use embedded::{Embedded, Options, Retention, Statistics};
+pub use error::{Cause, Error};
+pub use watch::{Batch, ProgressRequest, Source, Watch};
+
+/// A map from keys to bytes that remembers its past.
+///
+/// There is one revision for the whole store. Every write that happens makes the next one, also one that sets the value that
+/// is already there. What [`Store::write`] has answered survives a crash, and every later call sees it.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The revision of the last write.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Closed`].
+    async fn current_revision(&self) -> Result<Revision, Error>;
+
+    /// What a key holds now. `at_least` is a revision that the caller has seen: an answer from before it is an error.
+    ///
+    /// # Errors
+    /// [`Error::FutureRevision`] if the store has not reached `at_least`; [`Error::Damaged`], [`Error::Unavailable`], [`Error::Closed`].
+    async fn get(&self, key: &str, at_least: Revision) -> Result<Reading, Error>;
+
+    /// The entries whose keys start with `prefix`, as of one revision.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`] or [`Error::FutureRevision`] if that revision cannot be read; otherwise as [`Store::get`].
+    async fn list(&self, prefix: &str, options: ListOptions) -> Result<Page, Error>;
+
+    /// Does one guarded write. It is durable once this returns. If the future is dropped, the write may still happen.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::Full`]: nothing was written. [`Error::Unavailable`]: it may have been.
+    async fn write(&self, write: Write) -> Result<Outcome, Error>;
+
+    /// Follows the changes of all keys that start with `prefix`, from the one after revision `after`.
+    ///
+    /// A revision in the future is waited for: changes up to it are not reported.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`], here or from the watch itself, if the changes right after `after` are gone.
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
+
+    /// Forgets what was overwritten or deleted at or before `revision`. Reading at `revision` itself stays possible.
+    ///
+    /// # Errors
+    /// [`Error::FutureRevision`] if the store has not come that far. Having forgotten as much already is fine.
+    async fn compact(&self, revision: Revision) -> Result<(), Error>;
+
+    /// Finishes what has been accepted, ends all watches and lets go of the storage. Closing twice is fine.
+    ///
+    /// # Errors
+    /// Those of the last writes; the storage is let go of all the same.
+    async fn close(&self) -> Result<(), Error>;
+}

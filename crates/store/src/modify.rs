@@ -1,0 +1,66 @@
+//! Read, change, write, and start over if someone else was faster.
+
+use crate::{Change, Entry, Error, Guard, Outcome, Revision, Store, Write};
+
+/// How [`modify`] ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Modified {
+    /// The change was written.
+    Written {
+        /// The revision it made.
+        revision: Revision,
+    },
+    /// The decision was to leave things as they are.
+    Kept,
+}
+
+/// Applies `decide` to what `key` holds until the result can be written without losing anyone else's change.
+///
+/// `known` is what the caller believes the key holds, for example from a cache: it saves a read, and does no harm if it is
+/// out of date, except when `decide` fails or keeps it: then the decision is made once more on what the store has.
+/// `decide` gets the entry (`None`: the key does not exist) and returns the change to make, or `None` to leave it alone.
+///
+/// # Errors
+/// Those of the store, turned into `E`, and those of `decide`.
+pub async fn modify<E: From<Error>>(
+    store: &dyn Store,
+    key: &str,
+    known: Option<Entry>,
+    mut decide: impl FnMut(Option<&Entry>) -> Result<Option<Change>, E>,
+) -> Result<Modified, E> {
+    let mut fresh = known.is_none();
+    let mut current = match known {
+        Some(entry) => Some(entry),
+        None => store.get(key, 0).await?.entry,
+    };
+    loop {
+        let change = match decide(current.as_ref()) {
+            Ok(Some(change)) => change,
+            Ok(None) if fresh => return Ok(Modified::Kept),
+            Err(error) if fresh => return Err(error),
+            // The cached entry may have been out of date: only the store's own answer may end this without a write.
+            Ok(None) | Err(_) => {
+                current = store.get(key, 0).await?.entry;
+                fresh = true;
+                continue;
+            }
+        };
+        let guard = current
+            .as_ref()
+            .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.revision));
+        match store
+            .write(Write {
+                key: key.to_owned(),
+                guard,
+                change,
+            })
+            .await?
+        {
+            Outcome::Done { revision } => return Ok(Modified::Written { revision }),
+            Outcome::Conflict { current: now } => {
+                current = now;
+                fresh = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Following the changes of a range of keys.
+//!
+//! A watch is pulled: it holds no events of its own beyond the batch being read, so a slow reader costs no memory. One that
+//! falls behind the history that the store keeps is told so ([`Error::Compacted`]) and never sees a gap.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{Error, Event, Revision};
+
+/// Changes that follow each other, and how far they reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The changes in the order in which they happened. Empty if this only reports progress.
+    pub events: Vec<Event>,
+    /// Every change to the watched keys up to and including this revision has been handed out.
+    pub revision: Revision,
+}
+
+/// Where a [`Watch`] gets its batches from: one implementation per store.
+#[async_trait]
+pub trait Source: Send {
+    /// See [`Watch::next`].
+    async fn next(&mut self) -> Result<Batch, Error>;
+    /// See [`Watch::progress_request`].
+    fn progress_request(&self) -> ProgressRequest;
+}
+
+/// The changes of all keys with one prefix, in order, without loss and without repeat.
+pub struct Watch(Box<dyn Source>);
+
+impl Watch {
+    /// Wraps a store's own way of watching.
+    pub fn new(source: impl Source + 'static) -> Self {
+        Self(Box::new(source))
+    }
+
+    /// Waits for the next changes, or for progress.
+    ///
+    /// The revisions of successive batches never fall. From time to time, and on request, a batch without events says that
+    /// the store has moved on and nothing changed here. Cancel safe: a batch that was not returned comes again.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`] if the reader fell behind the history, [`Error::Closed`] if the store was closed; both are final.
+    /// Any other error may pass: call again to go on without loss, or give up.
+    pub async fn next(&mut self) -> Result<Batch, Error> {
+        self.0.next().await
+    }
+
+    /// A handle with which others can ask this watch to report its progress soon.
+    #[must_use]
+    pub fn progress_request(&self) -> ProgressRequest {
+        self.0.progress_request()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// Asks one watch to report its progress.
+#[derive(Clone)]
+pub struct ProgressRequest(Arc<dyn Fn() + Send + Sync>);
+
+impl ProgressRequest {
+    /// Wraps what makes the watch report.
+    pub fn new(ask: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ask))
+    }
+
+    /// Makes the watch return a batch soon whose revision is at least the store's revision of now.
+    pub fn send(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for ProgressRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressRequest").finish_non_exhaustive()
+    }
+}

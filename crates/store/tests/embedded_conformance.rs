@@ -1,0 +1,53 @@
+//! The embedded store, in a file and in memory, has every property that a store must have.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::{Embedded, Options, Retention, Store, conformance};
+
+/// Small buffers, so that slow paths are taken too.
+fn options(recent_bytes: usize) -> Options {
+    Options {
+        recent_bytes,
+        cache_bytes: 1 << 20,
+        retention: Retention::manual(),
+        progress_interval: Duration::from_millis(50),
+        ..Options::default()
+    }
+}
+
+async fn run_all(open: impl Fn() -> Embedded) {
+    for (name, property) in conformance::ALL {
+        println!("{name}");
+        let store: Arc<dyn Store> = Arc::new(open());
+        property(store.clone()).await;
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    // One file for all properties: each finds what the others have left.
+    run_all(|| Embedded::open(directory.path().join("store"), options(4 << 20)).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_file_without_recent_events() {
+    let directory = tempfile::tempdir().unwrap();
+    run_all(|| Embedded::open(directory.path().join("store"), options(0)).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_memory() {
+    run_all(|| Embedded::in_memory(options(0)).unwrap()).await;
+}
