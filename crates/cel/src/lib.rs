@@ -4,6 +4,7 @@ pub mod checker;
 pub mod cost;
 pub mod env;
 pub mod program;
+pub mod regex;
 pub mod source;
 pub mod syntax;
 pub mod types;
