@@ -8,5 +8,6 @@ pub mod json;
 pub mod json_path;
 pub mod quantity;
 pub mod semver;
+pub mod yaml;
 
 pub use quantity::Quantity;
