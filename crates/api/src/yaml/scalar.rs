@@ -18,11 +18,12 @@ pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Valu
         Some("binary") => decode_base64(text).map(Value::from),
         Some(tag @ ("bool" | "int" | "float" | "null")) => {
             let value = resolve_plain(text)?;
-            let fits = match (&value, tag) {
-                (Value::Bool(_), "bool") | (Value::Int(_), "int" | "float") => true,
-                (Value::Float(_), "float" | "int") | (Value::Null, "null") => true,
-                _ => false,
-            };
+            let fits = matches!(
+                (&value, tag),
+                (Value::Bool(_), "bool")
+                    | (Value::Int(_) | Value::Float(_), "int" | "float")
+                    | (Value::Null, "null")
+            );
             if fits {
                 Ok(value)
             } else {
