@@ -73,7 +73,7 @@ pub fn format_float(value: f64) -> String {
     if negative {
         out.push('-');
     }
-    if exponent < -4 || exponent >= 6 {
+    if !(-4..6).contains(&exponent) {
         push_exponent_form(&mut out, &digits, exponent, 2);
     } else {
         push_plain_form(&mut out, &digits, exponent);

@@ -8,5 +8,7 @@ pub mod json;
 pub mod json_path;
 pub mod quantity;
 pub mod semver;
+pub mod structural_schema;
+pub mod yaml;
 
 pub use quantity::Quantity;
