@@ -7,6 +7,7 @@ use super::assign::is_same;
 use super::format::Shown;
 use super::{Reference, TypedAst};
 use crate::env::Implementation;
+use crate::regex::Regex;
 use crate::source::Issues;
 use crate::syntax::ast::{ExprId, ExprKind, Literal};
 use crate::types::Type;
@@ -20,6 +21,8 @@ pub enum Validator {
     DurationLiterals,
     /// The literal in `timestamp('2020-01-01T00:00:00Z')` is a timestamp.
     TimestampLiterals,
+    /// The literal in `text.matches('[a-z]+')` is a regular expression.
+    RegexLiterals,
     /// The elements of a list literal, the keys and the values of a map literal have one type: not even `dyn` is mixed with others.
     HomogeneousLiterals,
     /// Comprehensions stand within each other at most this deep. Those over an empty list literal are not counted.
@@ -45,6 +48,7 @@ impl Validator {
         match self {
             Validator::DurationLiterals => "cel.validator.duration",
             Validator::TimestampLiterals => "cel.validator.timestamp",
+            Validator::RegexLiterals => "cel.validator.matches",
             Validator::HomogeneousLiterals => "cel.validator.homogeneous_literals",
             Validator::NestingLimit(_) => "cel.validator.comprehension_nesting_limit",
             Validator::Custom(custom) => custom.name,
@@ -55,6 +59,7 @@ impl Validator {
         match self {
             Validator::DurationLiterals => check_first_argument(checked, issues, "duration", converts),
             Validator::TimestampLiterals => check_first_argument(checked, issues, "timestamp", converts),
+            Validator::RegexLiterals => check_first_argument(checked, issues, "matches", is_regex),
             Validator::HomogeneousLiterals => check_homogeneous(checked, issues),
             Validator::NestingLimit(limit) => check_nesting(checked, issues, *limit),
             Validator::Custom(custom) => (custom.validate)(checked, issues),
@@ -115,6 +120,13 @@ fn literal_value(literal: &Literal) -> Value<'_> {
         Literal::Double(value) => Value::Double(*value),
         Literal::String(text) => Value::str(text),
         Literal::Bytes(octets) => Value::Bytes(Bytes::Borrowed(octets)),
+    }
+}
+
+fn is_regex(_: &TypedAst, _: ExprId, literal: &Literal) -> bool {
+    match literal {
+        Literal::String(pattern) => Regex::new(pattern).is_ok(),
+        _ => true,
     }
 }
 
