@@ -1,0 +1,197 @@
+//! Types of the host as the cost estimate sees them: what a value is, and how large it can be.
+//!
+//! One tree of [`Declared`] per variable serves the checker as types with fields, and the estimate as sizes.
+//! Follows `DeclType` of Kubernetes' `apiserver/pkg/cel`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cel::cost::{PathStep, Size, SizeHints};
+use cel::env::{FieldType, TypeProvider};
+use cel::syntax::ast::Name;
+use cel::types::Type;
+
+/// A type of the host, and how large its values can be.
+#[derive(Debug, Clone)]
+pub struct Declared {
+    /// The type that the checker sees.
+    pub cel_type: Type,
+    /// How many code points, octets, elements or entries a value has at most. 0 where nothing was said.
+    pub max_elements: u64,
+    /// How many bytes a value takes at least, written as JSON.
+    pub min_serialized_size: u64,
+    /// What is inside.
+    pub inside: Inside,
+}
+
+/// What is inside a value of a declared type.
+#[derive(Debug, Clone)]
+pub enum Inside {
+    /// Nothing.
+    Scalar,
+    /// Elements.
+    List(Arc<Declared>),
+    /// Keys and values.
+    Map(Arc<Declared>, Arc<Declared>),
+    /// Fields, by their escaped names.
+    Object(BTreeMap<Name, Arc<Declared>>),
+}
+
+impl Declared {
+    /// A type with nothing inside.
+    pub fn scalar(cel_type: Type, max_elements: u64, min_serialized_size: u64) -> Declared {
+        Declared { cel_type, max_elements, min_serialized_size, inside: Inside::Scalar }
+    }
+
+    /// Text of at most so many code points.
+    pub fn string(max_elements: u64) -> Declared {
+        Declared::scalar(Type::String, max_elements, 2)
+    }
+
+    /// A list of at most so many elements.
+    pub fn list(element: Declared, max_elements: u64) -> Declared {
+        let cel_type = Type::list(element.cel_type.clone());
+        Declared { cel_type, max_elements, min_serialized_size: 2, inside: Inside::List(Arc::new(element)) }
+    }
+
+    /// A map of at most so many entries.
+    pub fn map(key: Declared, value: Declared, max_elements: u64) -> Declared {
+        let cel_type = Type::map(key.cel_type.clone(), value.cel_type.clone());
+        let inside = Inside::Map(Arc::new(key), Arc::new(value));
+        Declared { cel_type, max_elements, min_serialized_size: 2, inside }
+    }
+
+    /// A type with fields.
+    pub fn object(name: &str, fields: impl IntoIterator<Item = (Name, Declared)>) -> Declared {
+        let fields = fields.into_iter().map(|(name, of)| (name, Arc::new(of))).collect();
+        Declared {
+            cel_type: Type::object(name),
+            max_elements: 0,
+            min_serialized_size: 2,
+            inside: Inside::Object(fields),
+        }
+    }
+
+    /// The field or, in a map, the value that a name selects.
+    fn field(&self, name: &str) -> Option<&Declared> {
+        match &self.inside {
+            Inside::Object(fields) => fields.get(name).map(AsRef::as_ref),
+            _ => None,
+        }
+    }
+
+    fn for_each_object(&self, visit: &mut impl FnMut(&Declared)) {
+        match &self.inside {
+            Inside::Scalar => {}
+            Inside::List(element) => element.for_each_object(visit),
+            Inside::Map(key, value) => {
+                key.for_each_object(visit);
+                value.for_each_object(visit);
+            }
+            Inside::Object(fields) => {
+                visit(self);
+                for field in fields.values() {
+                    field.for_each_object(visit);
+                }
+            }
+        }
+    }
+}
+
+/// The declared types of an environment's variables: types for the checker, sizes for the estimate.
+#[derive(Debug, Clone, Default)]
+pub struct DeclaredTypes {
+    variables: Vec<(Name, Arc<Declared>)>,
+    objects: HashMap<Name, BTreeMap<Name, Arc<Declared>>>,
+    /// Keywords are found as fields also where they are not escaped.
+    keywords_as_fields: bool,
+    /// In maps, a key that is selected like a field has the size of the values.
+    sizes_of_selected_keys: bool,
+}
+
+impl DeclaredTypes {
+    /// The types of these variables.
+    pub fn new(variables: impl IntoIterator<Item = (&'static str, Arc<Declared>)>) -> Self {
+        let mut types = DeclaredTypes::default();
+        for (name, declared) in variables {
+            declared.for_each_object(&mut |object| {
+                if let (Type::Object(name), Inside::Object(fields)) = (&object.cel_type, &object.inside) {
+                    types.objects.insert(name.clone(), fields.clone());
+                }
+            });
+            types.variables.push((Name::from_static(name), declared));
+        }
+        types
+    }
+
+    /// Keywords such as `namespace` are found as fields also where they are not escaped.
+    #[must_use]
+    pub fn with_keywords_as_fields(mut self) -> Self {
+        self.keywords_as_fields = true;
+        self
+    }
+
+    /// A value that is selected from a map like a field, `attributes.name`, has the size of the map's values.
+    #[must_use]
+    pub fn with_sizes_of_selected_keys(mut self) -> Self {
+        self.sizes_of_selected_keys = true;
+        self
+    }
+
+    /// The variables and their types.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &Type)> {
+        self.variables.iter().map(|(name, declared)| (name.as_str(), &declared.cel_type))
+    }
+
+    fn step<'d>(&'d self, at: &'d Declared, step: PathStep<'_>) -> Option<&'d Declared> {
+        match (step, &at.inside) {
+            (PathStep::Items | PathStep::Values, Inside::List(element) | Inside::Map(_, element)) => Some(element),
+            (PathStep::Keys, Inside::Map(key, _)) => Some(key),
+            (PathStep::Field(_), Inside::Map(_, value))
+                if self.sizes_of_selected_keys && matches!(value.cel_type, Type::Any | Type::Dyn) =>
+            {
+                Some(value)
+            }
+            (PathStep::Field(name), _) => at.field(name),
+            _ => None,
+        }
+    }
+}
+
+impl SizeHints for DeclaredTypes {
+    fn size(&self, path: &[PathStep<'_>], _of: &Type) -> Option<Size> {
+        let (PathStep::Variable(root), rest) = path.split_first().map(|(first, rest)| (*first, rest))? else {
+            return None;
+        };
+        let mut at = self.variables.iter().find(|(name, _)| name == root).map(|(_, declared)| declared.as_ref())?;
+        for step in rest {
+            at = self.step(at, *step)?;
+        }
+        Some(Size::at_most(at.max_elements))
+    }
+}
+
+/// Scalars that Kubernetes' type provider also knows by these names.
+const SCALARS: [(&str, Type); 2] = [("duration", Type::Duration), ("timestamp", Type::Timestamp)];
+
+impl TypeProvider for DeclaredTypes {
+    fn find_type(&self, name: &str) -> Option<Type> {
+        if let Some((name, _)) = self.objects.get_key_value(name) {
+            return Some(Type::object(name.clone()));
+        }
+        SCALARS.iter().find(|(scalar, _)| *scalar == name).map(|(_, of)| of.clone())
+    }
+
+    fn find_field(&self, type_name: &str, field: &str) -> Option<FieldType> {
+        let fields = self.objects.get(type_name)?;
+        let found = fields.get(field).or_else(|| {
+            let escaped = (self.keywords_as_fields && crate::names::is_keyword(field)).then(|| format!("__{field}__"))?;
+            fields.get(escaped.as_str())
+        })?;
+        Some(FieldType { field_type: found.cel_type.clone() })
+    }
+
+    fn field_names(&self, type_name: &str) -> Vec<Name> {
+        self.objects.get(type_name).map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,5 @@
+//! CEL as Kubernetes speaks it: libraries, environments, schemas, limits, compile cache.
+
+pub mod declared;
+pub mod names;
+pub mod schema;

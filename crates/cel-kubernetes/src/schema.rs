@@ -1,0 +1,144 @@
+//! Custom resources as CEL sees them: a structural schema gives types, sizes, and a way to read documents in place.
+//!
+//! Follows `SchemaDeclType` and `UnstructuredToVal` of Kubernetes' `apiserver/pkg/cel/common`: null counts as absent, what the schema
+//! does not know is invisible, and of the metadata only name and generateName are there.
+
+mod scalar;
+mod shape;
+mod sizes;
+
+use std::sync::Arc;
+
+use api::json;
+use api::structural_schema::Schema;
+use cel::syntax::ast::Name;
+use cel::types::Type;
+use cel::value::Value;
+
+use crate::declared::{Declared, Inside};
+use crate::names;
+
+/// A schema that is ready to type expressions and to read documents.
+#[derive(Debug, Clone)]
+pub struct TypedSchema {
+    declared: Arc<Declared>,
+    shape: Arc<Shape>,
+}
+
+/// How to read a document of a schema.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) kind: Kind,
+    pub(crate) nullable: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Properties, by their escaped names; the name in the document stands beside.
+    Object(Vec<Property>),
+    /// `additionalProperties` with a schema.
+    Map(Box<Shape>),
+    /// `items`, and what the list means.
+    List(Box<Shape>, ListMeaning),
+    /// A list without a schema for its items.
+    ListWithoutItems,
+    IntOrString,
+    Text,
+    Duration,
+    Date,
+    DateTime,
+    Octets,
+    Number,
+    Integer,
+    Boolean,
+    /// Data without a type, kept as it is: only equality sees it.
+    Preserved,
+    /// Not a type that a structural schema can have.
+    Invalid(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Property {
+    pub(crate) identifier: Name,
+    pub(crate) name: Box<str>,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Debug)]
+pub(crate) enum ListMeaning {
+    /// In order.
+    Atomic,
+    /// Without order or repetition.
+    Set,
+    /// Objects told apart by these keys.
+    Map(Vec<Box<str>>),
+    /// Not a meaning that there is.
+    Invalid(String),
+}
+
+impl TypedSchema {
+    /// Types a schema under a name for its root; at the root of a resource, its metadata is there.
+    ///
+    /// Nothing where the schema gives no type, such as an object that only preserves unknown fields.
+    pub fn new(schema: &Schema, is_resource_root: bool, type_name: &str) -> Option<TypedSchema> {
+        let mut declared = sizes::declare(schema, is_resource_root)?;
+        assign_names(&mut declared, type_name);
+        let shape = Arc::new(shape::of(schema, is_resource_root));
+        Some(TypedSchema { declared: Arc::new(declared), shape })
+    }
+
+    /// The declared type of the root.
+    pub fn declared(&self) -> &Arc<Declared> {
+        &self.declared
+    }
+
+    /// A document, read in place.
+    pub fn value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
+        self.shape.value(document)
+    }
+}
+
+/// The name that objects have until they are given one.
+pub(crate) const UNNAMED: &str = "object";
+
+/// Names the object types inside a type by the way that leads to them: `selfType.spec.list.@idx`.
+fn assign_names(declared: &mut Declared, name: &str) {
+    match &mut declared.inside {
+        Inside::Scalar => {}
+        Inside::List(element) => {
+            let element = Arc::make_mut(element);
+            assign_names(element, &format!("{name}.@idx"));
+            declared.cel_type = Type::list(element.cel_type.clone());
+        }
+        Inside::Map(key, value) => {
+            let value = Arc::make_mut(value);
+            assign_names(value, &format!("{name}.@elem"));
+            declared.cel_type = Type::map(key.cel_type.clone(), value.cel_type.clone());
+        }
+        Inside::Object(fields) => {
+            for (field, of) in fields.iter_mut() {
+                assign_names(Arc::make_mut(of), &format!("{name}.{field}"));
+            }
+            declared.cel_type = Type::object(name);
+        }
+    }
+}
+
+/// The schema's properties at the root of a resource: type, name, and of the metadata only what rules may see.
+pub(crate) fn with_resource_root(schema: &Schema) -> Schema {
+    let text = Schema { type_name: "string".to_owned(), ..Schema::default() };
+    let mut metadata = Schema { type_name: "object".to_owned(), ..Schema::default() };
+    for field in ["name", "generateName"] {
+        metadata.properties.insert(field.to_owned(), text.clone());
+    }
+    let mut root = schema.clone();
+    root.properties.insert("kind".to_owned(), text.clone());
+    root.properties.insert("apiVersion".to_owned(), text);
+    root.properties.insert("metadata".to_owned(), metadata);
+    root
+}
+
+/// The name that a property has in expressions, if it can have one.
+pub(crate) fn identifier_of(property: &str) -> Option<Name> {
+    names::escape(property).map(|identifier| identifier.as_ref().into())
+}

@@ -1,0 +1,367 @@
+//! Documents read through their schema, in place.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use api::json;
+use api::structural_schema::{Schema, SchemaOrBool};
+use cel::value::{EvalError, HostData, List, ListShape, Map, MapShape, Value};
+
+use super::{Kind, ListMeaning, Property, Shape, identifier_of, scalar, with_resource_root};
+use crate::names;
+
+/// How to read documents of a schema.
+pub(super) fn of(schema: &Schema, is_resource_root: bool) -> Shape {
+    let nullable = schema.nullable;
+    let kind = if schema.x_int_or_string { Kind::IntOrString } else { kind_of(schema, is_resource_root) };
+    Shape { kind, nullable }
+}
+
+fn kind_of(schema: &Schema, is_resource_root: bool) -> Kind {
+    match schema.type_name.as_str() {
+        "object" => object_kind(schema, is_resource_root),
+        "array" => match schema.items_schema() {
+            Some(items) => Kind::List(Box::new(of(items, items.x_embedded_resource)), meaning_of(schema)),
+            None => Kind::ListWithoutItems,
+        },
+        "string" => match schema.format.as_str() {
+            "duration" => Kind::Duration,
+            "date" => Kind::Date,
+            "date-time" => Kind::DateTime,
+            "byte" => Kind::Octets,
+            _ => Kind::Text,
+        },
+        "number" => Kind::Number,
+        "integer" => Kind::Integer,
+        "boolean" => Kind::Boolean,
+        _ if schema.preserves_unknown_fields() => Kind::Preserved,
+        other => Kind::Invalid(other.to_owned()),
+    }
+}
+
+fn object_kind(schema: &Schema, is_resource_root: bool) -> Kind {
+    let rooted;
+    let schema = if is_resource_root || schema.x_embedded_resource {
+        rooted = with_resource_root(schema);
+        &rooted
+    } else {
+        schema
+    };
+    match &schema.additional_properties {
+        Some(SchemaOrBool::Schema(values)) if schema.properties.is_empty() => {
+            Kind::Map(Box::new(of(values, values.x_embedded_resource)))
+        }
+        _ => {
+            let mut properties: Vec<_> = schema
+                .properties
+                .iter()
+                .filter_map(|(name, property)| {
+                    Some(Property {
+                        identifier: identifier_of(name)?,
+                        name: name.as_str().into(),
+                        shape: of(property, property.x_embedded_resource),
+                    })
+                })
+                .collect();
+            properties.sort_by(|a, b| a.identifier.cmp(&b.identifier));
+            Kind::Object(properties)
+        }
+    }
+}
+
+fn meaning_of(schema: &Schema) -> ListMeaning {
+    match schema.x_list_type.as_deref() {
+        None | Some("" | "atomic") => ListMeaning::Atomic,
+        Some("set") => ListMeaning::Set,
+        Some("map") => ListMeaning::Map(
+            schema
+                .x_list_map_keys
+                .iter()
+                .map(|key| names::escape(key).map_or(key.as_str().into(), |escaped| escaped.as_ref().into()))
+                .collect(),
+        ),
+        Some(other) => ListMeaning::Invalid(other.to_owned()),
+    }
+}
+
+impl Shape {
+    /// A document of this shape as a value.
+    pub(crate) fn value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
+        if document.is_null() {
+            return if self.nullable {
+                Value::Null
+            } else {
+                failed("invalid data, got null for schema with nullable=false")
+            };
+        }
+        match (&self.kind, document) {
+            (Kind::Text, json::Value::String(text)) => Value::str(text),
+            (Kind::Integer, json::Value::Int(number)) => Value::Int(*number),
+            (Kind::Boolean, json::Value::Bool(truth)) => Value::Bool(*truth),
+            (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
+            (Kind::List(_, ListMeaning::Invalid(meaning)), json::Value::Array(_)) => failed(&format!(
+                "invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {meaning}"
+            )),
+            (Kind::List(..), json::Value::Array(_)) => Value::List(List::Shaped(document, self)),
+            (Kind::Number, json::Value::Int(number)) => Value::Double(*number as f64),
+            (Kind::Number, json::Value::Float(number)) => Value::Double(number.get()),
+            (Kind::IntOrString, json::Value::String(text)) => Value::str(text),
+            (Kind::IntOrString, json::Value::Int(number)) => Value::Int(*number),
+            (Kind::Duration, json::Value::String(text)) => scalar::duration(text),
+            (Kind::Date, json::Value::String(text)) => scalar::date(text),
+            (Kind::DateTime, json::Value::String(text)) => scalar::date_time(text),
+            (Kind::Octets, json::Value::String(text)) => scalar::octets(text),
+            (Kind::Preserved, _) => untyped(document),
+            _ => failed(&self.mismatch(document)),
+        }
+    }
+
+    fn mismatch(&self, document: &json::Value) -> String {
+        let found = match document {
+            json::Value::Null => "<nil>",
+            json::Value::Bool(_) => "bool",
+            json::Value::Int(_) => "int64",
+            json::Value::Float(_) => "float64",
+            json::Value::String(_) => "string",
+            json::Value::Array(_) => "[]interface {}",
+            json::Value::Object(_) => "map[string]interface {}",
+        };
+        match &self.kind {
+            Kind::IntOrString => "invalid data, expected XIntOrString value to be either a string or integer".to_owned(),
+            Kind::Object(_) | Kind::Map(_) => {
+                "invalid data, expected a map for the provided schema with type=object".to_owned()
+            }
+            Kind::List(..) => "invalid data, expected an array for the provided schema with type=array".to_owned(),
+            Kind::ListWithoutItems => "invalid array type, expected Items with a non-empty Schema".to_owned(),
+            Kind::Number => format!("invalid data, expected float, got {found}"),
+            Kind::Integer => format!("invalid data, expected int, got {found}"),
+            Kind::Boolean => format!("invalid data, expected bool, got {found}"),
+            Kind::Invalid(kind) => format!(
+                "invalid type, expected object, array, number, integer, boolean or string, or no type with x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got {kind}"
+            ),
+            _ => format!("invalid data, expected string, got {found}"),
+        }
+    }
+
+    /// The property that an identifier selects.
+    fn property(&self, identifier: &str) -> Option<&Property> {
+        let Kind::Object(properties) = &self.kind else { return None };
+        match properties.binary_search_by(|property| property.identifier.as_str().cmp(identifier)) {
+            Ok(index) => properties.get(index),
+            // The checker lets keywords pass unescaped.
+            Err(_) => properties.iter().find(|property| *property.name == *identifier && names::is_keyword(identifier)),
+        }
+    }
+}
+
+fn failed(message: &str) -> Value<'static> {
+    Value::Error(EvalError::other(message))
+}
+
+fn as_document(data: &HostData) -> &json::Value {
+    let data: &dyn Any = data;
+    data.downcast_ref().unwrap_or(&json::Value::Null)
+}
+
+/// Data without a schema, as CEL values.
+pub(crate) fn untyped(document: &json::Value) -> Value<'_> {
+    match document {
+        json::Value::Null => Value::Null,
+        json::Value::Bool(truth) => Value::Bool(*truth),
+        json::Value::Int(number) => Value::Int(*number),
+        json::Value::Float(number) => Value::Double(number.get()),
+        json::Value::String(text) => Value::str(text),
+        json::Value::Array(items) => Value::list(items.iter().map(untyped).collect()),
+        json::Value::Object(fields) => {
+            let entries = fields.iter().map(|(key, value)| (Value::str(key), untyped(value)));
+            Map::from_entries(entries).map_or_else(Value::Error, Value::Map)
+        }
+    }
+}
+
+impl MapShape for Shape {
+    fn len(&self, data: &HostData) -> usize {
+        as_document(data).as_object().map_or(0, json::Object::len)
+    }
+
+    fn get<'v>(&'v self, data: &'v HostData, key: &Value<'_>) -> Option<Value<'v>> {
+        let Value::String(key) = key else {
+            return Some(Value::Error(EvalError::no_such_overload()));
+        };
+        let fields = as_document(data).as_object()?;
+        match &self.kind {
+            Kind::Object(_) => {
+                let property = self.property(key)?;
+                let (name, shape) = (&property.name, &property.shape);
+                let document = fields.get(name)?;
+                // Between properties, null is the same as absent.
+                if document.is_null() { None } else { Some(shape.value(document)) }
+            }
+            Kind::Map(shape) => fields.get(key).map(|document| shape.value(document)),
+            _ => None,
+        }
+    }
+
+    fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>) {
+        let Some(fields) = as_document(data).as_object() else { return };
+        match &self.kind {
+            Kind::Object(properties) => {
+                for property in properties {
+                    let Some(document) = fields.get(&property.name).filter(|document| !document.is_null()) else {
+                        continue;
+                    };
+                    if visit(Value::str(&property.identifier), property.shape.value(document)).is_break() {
+                        return;
+                    }
+                }
+            }
+            Kind::Map(shape) => {
+                for (key, document) in fields.iter() {
+                    if visit(Value::str(key), shape.value(document)).is_break() {
+                        return;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl ListShape for Shape {
+    fn len(&self, data: &HostData) -> usize {
+        as_document(data).as_array().map_or(0, <[_]>::len)
+    }
+
+    fn get<'v>(&'v self, data: &'v HostData, index: usize) -> Option<Value<'v>> {
+        match &self.kind {
+            Kind::List(items, _) => as_document(data).as_array()?.get(index).map(|document| items.value(document)),
+            _ => None,
+        }
+    }
+
+    fn equals(&self, data: &HostData, other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+        let Kind::List(items, meaning) = &self.kind else { return None };
+        let Value::List(other) = other else { return None };
+        let documents = as_document(data).as_array()?;
+        match meaning {
+            ListMeaning::Set => Some(set_equals(items, documents, other)),
+            ListMeaning::Map(keys) => Some(map_list_equals(items, documents, keys, other)),
+            ListMeaning::Atomic | ListMeaning::Invalid(_) => None,
+        }
+    }
+
+    fn concat<'v>(&'v self, data: &'v HostData, other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
+        let Kind::List(items, meaning) = &self.kind else { return None };
+        let Value::List(other) = other else { return None };
+        let documents = as_document(data).as_array()?;
+        let mut elements: Vec<Value<'v>> = documents.iter().map(|document| items.value(document)).collect();
+        match meaning {
+            ListMeaning::Set => Some(add_to_set(elements, other)),
+            ListMeaning::Map(keys) => {
+                for element in other.iter() {
+                    let key = element_key(&element, keys);
+                    match elements.iter_mut().find(|earlier| element_key(earlier, keys) == key) {
+                        Some(earlier) => *earlier = element,
+                        None => elements.push(element),
+                    }
+                }
+                Some(Ok(Value::list(elements)))
+            }
+            ListMeaning::Atomic | ListMeaning::Invalid(_) => None,
+        }
+    }
+}
+
+/// What tells the elements of a set apart.
+fn set_key(element: &Value<'_>) -> Result<String, EvalError> {
+    match element {
+        Value::List(_) | Value::Map(_) => {
+            Err(EvalError::other("listSet operations are only supported on lists of scalar values"))
+        }
+        Value::Error(error) => Err(error.clone()),
+        Value::Unknown(_) => Err(EvalError::undetermined()),
+        scalar => Ok(format!("{}:{scalar}", scalar.type_name())),
+    }
+}
+
+fn set_equals(items: &Shape, documents: &[json::Value], other: &List<'_>) -> Result<bool, EvalError> {
+    if documents.len() != other.len() {
+        return Ok(false);
+    }
+    let mut own = HashSet::with_capacity(documents.len());
+    for document in documents {
+        own.insert(set_key(&items.value(document))?);
+    }
+    let mut seen = HashSet::with_capacity(own.len());
+    for element in other.iter() {
+        let key = set_key(&element)?;
+        if !own.contains(&key) {
+            return Ok(false);
+        }
+        seen.insert(key);
+    }
+    Ok(seen.len() == own.len())
+}
+
+fn add_to_set<'v>(mut elements: Vec<Value<'v>>, other: &List<'v>) -> Result<Value<'v>, EvalError> {
+    let mut keys = HashSet::with_capacity(elements.len());
+    for element in &elements {
+        keys.insert(set_key(element)?);
+    }
+    for element in other.iter() {
+        if keys.insert(set_key(&element)?) {
+            elements.push(element);
+        }
+    }
+    Ok(Value::list(elements))
+}
+
+/// What tells the elements of a list of objects apart: the values of its keys, as text.
+fn element_key(element: &Value<'_>, keys: &[Box<str>]) -> String {
+    let mut text = String::new();
+    for key in keys {
+        let value = match element {
+            Value::Map(map) => map.get(&Value::str(key)),
+            _ => None,
+        };
+        match value {
+            Some(value) => text.push_str(&format!("{}:{value}\0", value.type_name())),
+            None => text.push('\0'),
+        }
+    }
+    text
+}
+
+fn map_list_equals(
+    items: &Shape,
+    documents: &[json::Value],
+    keys: &[Box<str>],
+    other: &List<'_>,
+) -> Result<bool, EvalError> {
+    if documents.len() != other.len() {
+        return Ok(false);
+    }
+    let own: Vec<_> = documents
+        .iter()
+        .map(|document| {
+            let element = items.value(document);
+            (element_key(&element, keys), element)
+        })
+        .collect();
+    let mut seen = HashSet::with_capacity(own.len());
+    for element in other.iter() {
+        // An object that an expression wrote has no identity in the reference: it equals none.
+        if !matches!(element, Value::Map(Map::Shaped(..))) {
+            return Ok(false);
+        }
+        let key = element_key(&element, keys);
+        let Some((_, own)) = own.iter().rev().find(|(own, _)| *own == key) else { return Ok(false) };
+        if !own.equals(&element)? {
+            return Ok(false);
+        }
+        seen.insert(key);
+    }
+    let distinct: HashSet<_> = own.iter().map(|(key, _)| key).collect();
+    Ok(seen.len() == distinct.len())
+}
