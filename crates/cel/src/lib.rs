@@ -3,6 +3,7 @@
 pub mod checker;
 pub mod cost;
 pub mod env;
+pub mod library;
 pub mod program;
 pub mod regex;
 pub mod source;

@@ -17,12 +17,12 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use error::{ErrorKind, EvalError};
-pub use host::{HostData, HostList, HostMap, HostObject, HostValue, ListShape, MapShape};
+pub use host::{HostList, HostMap, HostObject, HostValue};
 pub use list::List;
 pub use map::{Key, Map};
 pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
-pub use text::{Bytes, Str, double_text};
-pub use time::{Duration, Timestamp};
+pub use text::{Bytes, Str, double_text, go_quote};
+pub use time::{Civil, Duration, Timestamp};
 
 use crate::types::Type;
 

@@ -103,7 +103,7 @@ impl PartialEq for Bytes<'_> {
     }
 }
 
-/// A double as Go's `strconv.FormatFloat(x, 'g', -1, 64)` prints it: shortest form, exponent below 1e-4 and from 1e21 on.
+/// A double as Go's `%g` prints it: the shortest form, with an exponent below 1e-4 and from 1e6 on.
 pub fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -112,7 +112,7 @@ pub fn double_text(number: f64) -> String {
         return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let magnitude = number.abs();
-    if number == 0.0 || (1e-4..1e21).contains(&magnitude) {
+    if number == 0.0 || (1e-4..1e6).contains(&magnitude) {
         return format!("{number}");
     }
     // Rust prints `1e-7`, Go `1e-07`: the exponent has a sign and at least two digits.
@@ -125,6 +125,32 @@ pub fn double_text(number: f64) -> String {
     format!("{mantissa}e{sign}{digits:0>2}")
 }
 
+/// Text in double quotes with escapes, as Go's `strconv.Quote` writes it.
+pub fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len().saturating_add(2));
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{0}'..' ' | '\u{7f}' => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            // Rust's debug escapes know which characters can be printed.
+            _ if c.is_ascii() || c.is_alphanumeric() || c.escape_debug().len() == 1 => quoted.push(c),
+            _ if u32::from(c) < 0x1_0000 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,15 +160,24 @@ mod tests {
         for (number, text) in [
             (1.0, "1"),
             (-0.0, "-0"),
-            (1e20, "100000000000000000000"),
+            (999_999.5, "999999.5"),
+            (1e6, "1e+06"),
+            (123_456_789.123_456_79, "1.2345678912345679e+08"),
+            (1e20, "1e+20"),
             (1e21, "1e+21"),
             (1.5e-7, "1.5e-07"),
             (0.0001, "0.0001"),
             (0.00001, "1e-05"),
             (1e100, "1e+100"),
+            (-5e-324, "-5e-324"),
             (f64::INFINITY, "+Inf"),
         ] {
             assert_eq!(double_text(number), text);
         }
+    }
+
+    #[test]
+    fn quotes_are_go_s() {
+        assert_eq!(go_quote("a\"\\\n\u{0}é\u{7f}\u{200b}😀"), r#""a\"\\\n\x00é\x7f\u200b😀""#);
     }
 }

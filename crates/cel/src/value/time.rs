@@ -3,8 +3,13 @@
 //! A duration is Go's: signed nanoseconds in 64 bits. A timestamp is a UTC second and nanosecond between the years 1 and 9999;
 //! it remembers the offset it was written with, because `string()` shows it again.
 
+mod civil;
+mod text;
+
 use std::cmp::Ordering;
 use std::fmt;
+
+pub use civil::Civil;
 
 use super::{ErrorKind, EvalError};
 
@@ -62,6 +67,11 @@ impl Timestamp {
         self.offset_seconds
     }
 
+    /// The first moment of year 1: what Go takes for no time at all.
+    pub fn is_zero(self) -> bool {
+        self.seconds == SECONDS_MIN && self.nanoseconds == 0
+    }
+
     /// The point a span later; keeps the offset.
     pub fn checked_add(self, span: Duration) -> Result<Self, EvalError> {
         let nanoseconds = i64::from(self.nanoseconds).saturating_add(span.nanoseconds.rem_euclid(NANOS_PER_SECOND));
@@ -75,13 +85,11 @@ impl Timestamp {
 
     /// The span from another point to this one.
     pub fn checked_since(self, earlier: Timestamp) -> Result<Duration, EvalError> {
-        let seconds = i128::from(self.seconds.saturating_sub(earlier.seconds));
-        let nanoseconds = i128::from(self.nanoseconds).saturating_sub(i128::from(earlier.nanoseconds));
-        let total = seconds.saturating_mul(i128::from(NANOS_PER_SECOND)).saturating_add(nanoseconds);
-        match i64::try_from(total) {
-            Ok(nanoseconds) => Ok(Duration { nanoseconds }),
-            Err(_) => Err(EvalError::int_overflow()),
-        }
+        // As the reference: whole seconds must fit by themselves.
+        let whole = self.seconds.checked_sub(earlier.seconds).and_then(|whole| whole.checked_mul(NANOS_PER_SECOND));
+        let rest = i64::from(self.nanoseconds).saturating_sub(i64::from(earlier.nanoseconds));
+        let nanoseconds = whole.and_then(|whole| whole.checked_add(rest)).ok_or_else(EvalError::int_overflow)?;
+        Ok(Duration { nanoseconds })
     }
 }
 
@@ -105,15 +113,9 @@ impl Ord for Timestamp {
     }
 }
 
+/// Prints a timestamp as Go's `%v` does.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&super::conversion::timestamp_text(*self))
-    }
-}
-
-impl Duration {
-    /// As Go prints a `time.Duration`: `1h30m0s`, `1.5s`, `300ms`.
-    pub fn go_text(self) -> String {
-        super::conversion::duration_go_text(self)
+        f.write_str(&self.go_text())
     }
 }

@@ -1,0 +1,70 @@
+//! What an environment can be filled with: one file per library, one entry per overload.
+//!
+//! Each function here returns a [`Library`](crate::env::Library) up to a version, so that an environment can hold exactly
+//! what it wants. Identifiers, signatures, prices and texts of errors are cel-go's. Where cel-go itself has no price for a
+//! function but Kubernetes' cost estimator has one, the entry holds Kubernetes' price, which goes by the function's name.
+//!
+//! Macros are not functions: they come from [`syntax`](crate::syntax).
+
+mod price;
+mod standard;
+
+pub use standard::standard;
+
+use crate::cost::Price;
+use crate::env::{Call, LibraryVersion, NativeFunction, Overload, PlanTime};
+use crate::value::{EvalError, Value};
+
+/// An overload with code of its own.
+const fn native(id: &'static str, signature: &'static str, price: Price, call: NativeFunction) -> Overload {
+    Overload { id, signature, since: LibraryVersion(0), price, call: Call::Native(call), plan_time: PlanTime::Nothing }
+}
+
+/// An overload that shares its function's code, see [`Singleton`](crate::env::Singleton).
+const fn shared(id: &'static str, signature: &'static str, price: Price) -> Overload {
+    Overload { id, signature, since: LibraryVersion(0), price, call: Call::Singleton, plan_time: PlanTime::Nothing }
+}
+
+/// An overload that the evaluator knows.
+const fn builtin(id: &'static str, signature: &'static str, price: Price) -> Overload {
+    Overload { id, signature, since: LibraryVersion(0), price, call: Call::Builtin, plan_time: PlanTime::Nothing }
+}
+
+/// How many overloads there are in all parts.
+const fn count(parts: &[&[Overload]]) -> usize {
+    let mut total = 0;
+    let mut rest = parts;
+    while let [part, after @ ..] = rest {
+        total = usize::saturating_add(total, part.len());
+        rest = after;
+    }
+    total
+}
+
+/// The parts as one list.
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "runs only when the crate is compiled")]
+const fn join<const N: usize>(parts: &[&[Overload]]) -> [Overload; N] {
+    let mut joined = [builtin("", "", Price::ONE); N];
+    let mut index = 0;
+    let mut rest = parts;
+    while let [part, after @ ..] = rest {
+        let mut position = 0;
+        while position < part.len() {
+            joined[index] = part[position];
+            index += 1;
+            position += 1;
+        }
+        rest = after;
+    }
+    joined
+}
+
+/// The error of a call whose operands are not what its overload says. The evaluator checks them first, so nobody sees it.
+fn unexpected() -> EvalError {
+    EvalError::no_such_overload()
+}
+
+/// The string that an operand is.
+fn text<'o>(operands: &'o [Value<'_>], operand: usize) -> Result<&'o str, EvalError> {
+    operands.get(operand).and_then(Value::as_str).ok_or_else(unexpected)
+}
