@@ -1,3 +1,5 @@
+//! The JSON document: reading, writing, and what serde makes of it.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

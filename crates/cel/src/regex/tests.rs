@@ -1,3 +1,6 @@
+//! Syntax, errors and matches of regular expressions, as Go has them.
+#![allow(clippy::disallowed_methods, reason = "one test shares a program between threads")]
+
 use super::*;
 
 #[track_caller]
