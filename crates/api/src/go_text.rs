@@ -55,14 +55,8 @@ pub fn is_printable(c: char) -> bool {
     if let Some(tail) = buffer.get_mut(1..) {
         c.encode_utf8(tail);
     }
-    let text = buffer
-        .get(..length)
-        .and_then(|bytes| std::str::from_utf8(bytes).ok());
-    text.is_some_and(|text| {
-        text.escape_debug()
-            .nth(1)
-            .is_none_or(|second| second != '\\')
-    })
+    let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.is_some_and(|text| text.escape_debug().nth(1).is_none_or(|second| second != '\\'))
 }
 
 /// A float as Go's `%v` writes it: shortest digits, in exponent form below 1e-4 and from a million on.
@@ -72,18 +66,14 @@ pub fn format_float(value: f64) -> String {
         return "NaN".into();
     }
     if value.is_infinite() {
-        return if value > 0.0 {
-            "+Inf".into()
-        } else {
-            "-Inf".into()
-        };
+        return if value > 0.0 { "+Inf".into() } else { "-Inf".into() };
     }
     let (negative, digits, exponent) = shortest_digits(value);
     let mut out = String::new();
     if negative {
         out.push('-');
     }
-    if exponent < -4 || exponent >= 6 {
+    if !(-4..6).contains(&exponent) {
         push_exponent_form(&mut out, &digits, exponent, 2);
     } else {
         push_plain_form(&mut out, &digits, exponent);
@@ -104,12 +94,7 @@ pub fn format_json_float(value: f64) -> Option<String> {
         out.push('-');
     }
     if value != 0.0 && !(-6..21).contains(&exponent) {
-        push_exponent_form(
-            &mut out,
-            &digits,
-            exponent,
-            if exponent < 0 { 1 } else { 2 },
-        );
+        push_exponent_form(&mut out, &digits, exponent, if exponent < 0 { 1 } else { 2 });
     } else {
         push_plain_form(&mut out, &digits, exponent);
     }
@@ -121,11 +106,7 @@ fn shortest_digits(value: f64) -> (bool, String, i32) {
     let text = format!("{:e}", value.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
-    (
-        value.is_sign_negative(),
-        digits,
-        exponent.parse().unwrap_or(0),
-    )
+    (value.is_sign_negative(), digits, exponent.parse().unwrap_or(0))
 }
 
 fn push_exponent_form(out: &mut String, digits: &str, exponent: i32, exponent_width: usize) {
@@ -150,12 +131,7 @@ fn push_plain_form(out: &mut String, digits: &str, exponent: i32) {
     }
     let whole = usize::try_from(exponent).unwrap_or(0).saturating_add(1);
     for position in 0..whole {
-        out.push(
-            digits
-                .as_bytes()
-                .get(position)
-                .map_or('0', |digit| char::from(*digit)),
-        );
+        out.push(digits.as_bytes().get(position).map_or('0', |digit| char::from(*digit)));
     }
     if let Some(fraction) = digits.get(whole..).filter(|fraction| !fraction.is_empty()) {
         out.push('.');

@@ -17,9 +17,7 @@ pub(crate) use de::NUMBER_TEXT;
 pub use de::from_value;
 pub use number::Float;
 pub use object::Object;
-pub use parse::{
-    Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict,
-};
+pub use parse::{Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict};
 pub use ser::to_value;
 pub use spans::{Position, Spans};
 pub use write::{to_pretty_string, to_string, write_string, write_value};
@@ -120,10 +118,7 @@ impl Value {
 
     /// The number as a float, if this is a number.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the nearest float is what is asked for"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "the nearest float is what is asked for")]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::Int(value) => Some(*value as f64),

@@ -95,10 +95,7 @@ impl JsonPath {
     /// # Errors
     /// The first thing that is not understood.
     pub fn parse_template(text: &str) -> Result<Self, PathError> {
-        Ok(Self {
-            nodes: parse::parse_template(text)?,
-            allow_missing_keys: false,
-        })
+        Ok(Self { nodes: parse::parse_template(text)?, allow_missing_keys: false })
     }
 
     /// Reads the path of a printer column, which has no braces. Missing fields are no errors.
@@ -107,10 +104,7 @@ impl JsonPath {
     /// The first thing that is not understood.
     pub fn parse_column(path: &str) -> Result<Self, PathError> {
         let nodes = parse::parse_template(&format!("{{{path}}}"))?;
-        Ok(Self {
-            nodes,
-            allow_missing_keys: true,
-        })
+        Ok(Self { nodes, allow_missing_keys: true })
     }
 
     /// The same path, and whether a missing field is an error.
@@ -133,10 +127,7 @@ impl JsonPath {
     pub fn find_first<'a>(&'a self, value: &'a Value) -> Option<Item<'a>> {
         match &*self.nodes {
             [Node::List(steps)] if !eval::has_identifier(steps) => {
-                eval::find_in_list(self, steps, value)
-                    .ok()?
-                    .first()
-                    .copied()
+                eval::find_in_list(self, steps, value).ok()?.first().copied()
             }
             _ => self.find(value).ok()?.first()?.first().copied(),
         }

@@ -3,10 +3,13 @@
 //! Scalars first ([`quantity`], [`semver`]); every component and every offline tool reads objects through this crate. It is
 //! pure: no clock, file, socket or global.
 
+pub mod field;
 pub mod go_text;
 pub mod json;
 pub mod json_path;
 pub mod quantity;
 pub mod semver;
+pub mod structural_schema;
+pub mod yaml;
 
 pub use quantity::Quantity;

@@ -22,9 +22,7 @@ use decimal::Decimal;
 #[non_exhaustive]
 pub enum ParseError {
     /// The text does not look like a number with a suffix.
-    #[error(
-        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    )]
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// The number cannot be read, or its exponent is beyond what this implementation holds.
     #[error("unable to parse numeric part of quantity")]
@@ -103,11 +101,7 @@ impl Quantity {
     /// `value` × 10^`scale`.
     #[must_use]
     pub fn scaled(value: i64, scale: i32, format: Format) -> Self {
-        Self {
-            amount: Amount::Scaled(Scaled { value, scale }),
-            format,
-            written: None,
-        }
+        Self { amount: Amount::Scaled(Scaled { value, scale }), format, written: None }
     }
 
     /// The notation.
@@ -152,11 +146,7 @@ impl Quantity {
             Amount::Scaled(scaled) => (scaled.value_as_f64(), scaled.scale),
             Amount::Decimal(decimal) => (decimal.unscaled_as_f64(), decimal.scale.saturating_neg()),
         };
-        if exponent == 0 {
-            base
-        } else {
-            base * amount::power_of_ten_f64(exponent)
-        }
+        if exponent == 0 { base } else { base * amount::power_of_ten_f64(exponent) }
     }
 
     /// The amount rounded up to a whole number; wraps on overflow as Kubernetes does.
@@ -224,10 +214,7 @@ impl Quantity {
             self.format = other.format;
         }
         if let (Amount::Scaled(left), Amount::Scaled(right)) = (&mut self.amount, &other.amount)
-            && left.add(Scaled {
-                value: right.value.wrapping_neg(),
-                scale: right.scale,
-            })
+            && left.add(Scaled { value: right.value.wrapping_neg(), scale: right.scale })
         {
             return;
         }
@@ -262,10 +249,7 @@ impl Quantity {
     #[must_use]
     pub fn cmp_i64(&self, other: i64) -> Ordering {
         match &self.amount {
-            Amount::Scaled(scaled) => scaled.cmp(Scaled {
-                value: other,
-                scale: 0,
-            }),
+            Amount::Scaled(scaled) => scaled.cmp(Scaled { value: other, scale: 0 }),
             Amount::Decimal(decimal) => decimal.as_ref().cmp(&Decimal::from_scaled(other, 0)),
         }
     }
@@ -359,10 +343,7 @@ impl<'de> serde::Deserialize<'de> for Quantity {
             fn visit_unit<E: serde::de::Error>(self) -> Result<Quantity, E> {
                 Ok(Quantity::default())
             }
-            fn visit_newtype_struct<D: serde::Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Quantity, D::Error> {
+            fn visit_newtype_struct<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Quantity, D::Error> {
                 deserializer.deserialize_any(self)
             }
         }

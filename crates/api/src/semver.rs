@@ -72,10 +72,7 @@ impl Version {
     /// # Errors
     /// The first rule that the completed text breaks.
     pub fn parse_normalized(text: &str) -> Result<Self, ParseError> {
-        Self::complete(
-            text,
-            "short version cannot contain PreRelease/Build meta data",
-        )
+        Self::complete(text, "short version cannot contain PreRelease/Build meta data")
     }
 
     /// Reads a version as [`parse_normalized`](Self::parse_normalized) does, and ignores spaces around it.
@@ -83,17 +80,11 @@ impl Version {
     /// # Errors
     /// The first rule that the completed text breaks.
     pub fn parse_tolerant(text: &str) -> Result<Self, ParseError> {
-        Self::complete(
-            text.trim(),
-            "Short version cannot contain PreRelease/Build meta data",
-        )
+        Self::complete(text.trim(), "Short version cannot contain PreRelease/Build meta data")
     }
 
     fn complete(text: &str, short_error: &str) -> Result<Self, ParseError> {
-        const ZERO: Part<'static> = Part {
-            zero: false,
-            text: "0",
-        };
+        const ZERO: Part<'static> = Part { zero: false, text: "0" };
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts = text.splitn(3, '.');
         let (major, minor, patch) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
@@ -112,14 +103,7 @@ impl Version {
         let minor = parse_number(minor, "minor", "Minor")?;
         let (rest, build) = split_once_or(patch.text, '+');
         let (number, pre_release) = split_once_or(rest, '-');
-        let patch = parse_number(
-            Part {
-                zero: patch.zero,
-                text: number,
-            },
-            "patch",
-            "Patch",
-        )?;
+        let patch = parse_number(Part { zero: patch.zero, text: number }, "patch", "Patch")?;
         for identifier in pre_release.into_iter().flat_map(|text| text.split('.')) {
             check_pre_release(identifier)?;
         }
@@ -132,20 +116,13 @@ impl Version {
                 build: build.unwrap_or_default().into(),
             })
         });
-        Ok(Self {
-            major,
-            minor,
-            patch,
-            suffix,
-        })
+        Ok(Self { major, minor, patch, suffix })
     }
 
     /// The pre-release identifiers with dots between, empty for a release.
     #[must_use]
     pub fn pre_release(&self) -> &str {
-        self.suffix
-            .as_deref()
-            .map_or("", |suffix| &suffix.pre_release)
+        self.suffix.as_deref().map_or("", |suffix| &suffix.pre_release)
     }
 
     /// The build metadata with dots between, empty if there is none.
@@ -157,8 +134,7 @@ impl Version {
 
 impl Ord for Version {
     fn cmp(&self, other: &Self) -> Ordering {
-        let numbers =
-            (self.major, self.minor, self.patch).cmp(&(other.major, other.minor, other.patch));
+        let numbers = (self.major, self.minor, self.patch).cmp(&(other.major, other.minor, other.patch));
         numbers.then_with(|| compare_pre_releases(self.pre_release(), other.pre_release()))
     }
 }
@@ -191,8 +167,7 @@ impl fmt::Display for Version {
 }
 
 fn split_once_or(text: &str, separator: char) -> (&str, Option<&str>) {
-    text.split_once(separator)
-        .map_or((text, None), |(before, after)| (before, Some(after)))
+    text.split_once(separator).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
 fn without_leading_zeros(text: &str) -> Part<'_> {
@@ -200,42 +175,26 @@ fn without_leading_zeros(text: &str) -> Part<'_> {
         return Part { zero: false, text };
     }
     let text = text.trim_start_matches('0');
-    Part {
-        zero: !text.starts_with(|c: char| c.is_ascii_digit()),
-        text,
-    }
+    Part { zero: !text.starts_with(|c: char| c.is_ascii_digit()), text }
 }
 
 fn parse_number(part: Part<'_>, name: &str, capital_name: &str) -> Result<u64, ParseError> {
     if !part.text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ParseError(format!(
-            "Invalid character(s) found in {name} number {}",
-            quote(&part.to_string())
-        )));
+        return Err(ParseError(format!("Invalid character(s) found in {name} number {}", quote(&part.to_string()))));
     }
     if part.zero && part.text.is_empty() {
         return Ok(0);
     }
     if part.text.len() > 1 && part.text.starts_with('0') {
-        return Err(ParseError(format!(
-            "{capital_name} number must not contain leading zeroes {}",
-            quote(part.text)
-        )));
+        return Err(ParseError(format!("{capital_name} number must not contain leading zeroes {}", quote(part.text))));
     }
     parse_u64(part.text)
 }
 
 fn parse_u64(digits: &str) -> Result<u64, ParseError> {
     digits.parse().map_err(|_| {
-        let reason = if digits.is_empty() {
-            "invalid syntax"
-        } else {
-            "value out of range"
-        };
-        ParseError(format!(
-            "strconv.ParseUint: parsing {}: {reason}",
-            quote(digits)
-        ))
+        let reason = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+        ParseError(format!("strconv.ParseUint: parsing {}: {reason}", quote(digits)))
     })
 }
 
@@ -244,9 +203,7 @@ fn is_number(identifier: &str) -> bool {
 }
 
 fn is_identifier(identifier: &str) -> bool {
-    identifier
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    identifier.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn check_pre_release(identifier: &str) -> Result<(), ParseError> {
@@ -265,10 +222,7 @@ fn check_pre_release(identifier: &str) -> Result<(), ParseError> {
     if is_identifier(identifier) {
         return Ok(());
     }
-    Err(ParseError(format!(
-        "Invalid character(s) found in prerelease {}",
-        quote(identifier)
-    )))
+    Err(ParseError(format!("Invalid character(s) found in prerelease {}", quote(identifier))))
 }
 
 fn check_build(identifier: &str) -> Result<(), ParseError> {
@@ -278,10 +232,7 @@ fn check_build(identifier: &str) -> Result<(), ParseError> {
     if is_identifier(identifier) {
         return Ok(());
     }
-    Err(ParseError(format!(
-        "Invalid character(s) found in build meta data {}",
-        quote(identifier)
-    )))
+    Err(ParseError(format!("Invalid character(s) found in build meta data {}", quote(identifier))))
 }
 
 fn compare_pre_releases(left: &str, right: &str) -> Ordering {
@@ -290,9 +241,7 @@ fn compare_pre_releases(left: &str, right: &str) -> Ordering {
         return left.is_empty().cmp(&right.is_empty());
     }
     // A longer list of identifiers comes after its own beginning, which is what comparing iterators does.
-    left.split('.')
-        .map(Identifier)
-        .cmp(right.split('.').map(Identifier))
+    left.split('.').map(Identifier).cmp(right.split('.').map(Identifier))
 }
 
 struct Identifier<'a>(&'a str);
@@ -301,11 +250,7 @@ impl Ord for Identifier<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (is_number(self.0), is_number(other.0)) {
             // INVARIANT: numbers have no leading zeros, so that the longer one is the larger.
-            (true, true) => self
-                .0
-                .len()
-                .cmp(&other.0.len())
-                .then_with(|| self.0.cmp(other.0)),
+            (true, true) => self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(other.0)),
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
             (false, false) => self.0.cmp(other.0),

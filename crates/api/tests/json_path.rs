@@ -27,18 +27,11 @@ fn cell(path: &JsonPath, column_type: &str, object: &Value) -> Option<Value> {
             text.into()
         }
         ("integer", Some(Item::Value(Value::Int(value)))) => (*value).into(),
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "an integer column truncates"
-        )]
-        ("integer", Some(Item::Value(Value::Float(value)))) if value.get().abs() < 9e18 => {
-            (value.get() as i64).into()
-        }
+        #[allow(clippy::cast_possible_truncation, reason = "an integer column truncates")]
+        ("integer", Some(Item::Value(Value::Float(value)))) if value.get().abs() < 9e18 => (value.get() as i64).into(),
         // Go's conversion of floats that are too large, on amd64.
         ("integer", Some(Item::Value(Value::Float(_)))) => i64::MIN.into(),
-        ("number", Some(Item::Value(value @ (Value::Int(_) | Value::Float(_))))) => {
-            value.as_f64().unwrap().into()
-        }
+        ("number", Some(Item::Value(value @ (Value::Int(_) | Value::Float(_))))) => value.as_f64().unwrap().into(),
         ("boolean", Some(Item::Value(Value::Bool(value)))) => (*value).into(),
         _ => Value::Null,
     })
@@ -55,10 +48,7 @@ fn columns_find_what_kubernetes_finds() {
     for line in include_str!("data/custom_tables.jsonl").lines() {
         let case = json::parse(line.as_bytes()).unwrap();
         let (input, expected) = (case.get("input").unwrap(), case.get("expected").unwrap());
-        let columns = input
-            .get("additionalPrinterColumns")
-            .and_then(Value::as_array)
-            .unwrap_or_default();
+        let columns = input.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
         let mut paths = Vec::new();
         let mut failed = false;
         for column in columns {
@@ -67,34 +57,21 @@ fn columns_find_what_kubernetes_finds() {
                 Ok(path) => paths.push((path, column.str_at(&["type"]).unwrap())),
                 Err(_) => {
                     failed = true;
-                    let message = format!(
-                        "unrecognized column definition {}",
-                        api::go_text::quote(text)
-                    );
-                    assert_eq!(
-                        expected.str_at(&["newError"]),
-                        Some(message.as_str()),
-                        "{line}"
-                    );
+                    let message = format!("unrecognized column definition {}", api::go_text::quote(text));
+                    assert_eq!(expected.str_at(&["newError"]), Some(message.as_str()), "{line}");
                     break;
                 }
             }
         }
         assert_eq!(failed, expected.get("newError").is_some(), "{line}");
-        let rows = expected
-            .get("rows")
-            .and_then(Value::as_array)
-            .unwrap_or_default();
+        let rows = expected.get("rows").and_then(Value::as_array).unwrap_or_default();
         let objects = input.get("objects").and_then(Value::as_array).unwrap();
         for (object, row) in objects.iter().zip(rows) {
             let cells = row.get("cells").and_then(Value::as_array).unwrap();
             assert_eq!(cells.len(), paths.len() + 1, "{line}");
             for ((path, column_type), expected) in paths.iter().zip(&cells[1..]) {
                 if let Some(actual) = cell(path, column_type, object) {
-                    assert!(
-                        same(&actual, expected),
-                        "{path:?} {actual} {expected}\n{line}"
-                    );
+                    assert!(same(&actual, expected), "{path:?} {actual} {expected}\n{line}");
                     compared += 1;
                 }
             }
@@ -123,24 +100,15 @@ fn templates_are_filled_as_kubectl_fills_them() {
     check("{.items[*].name}", "a b");
     check("{.items[*]['name','n']}", "a b 1 2.5");
     check("{.items[-1:].name} {.items[0:1].ip}", "b [\"1\",\"2\"]");
-    check(
-        "{range .items[*]}{.name}:{.ip[*]}{\"\\n\"}{end}done",
-        "a:1 2\nb:3\ndone",
-    );
+    check("{range .items[*]}{.name}:{.ip[*]}{\"\\n\"}{end}done", "a:1 2\nb:3\ndone");
     check("{range .items[?(@.name == 'z')]}{'-'}{end}!", "!");
     check("{.users[?(@.name==\"v\")].user}", "{}");
     check("{.users[?(@.user.pw)].name}", "u");
     check("{..ip[0]}", "1 3");
     check("{.items[0].x.y}", "null");
-    check(
-        "{.items[?(@.n > 1)].name}",
-        "error: incompatible types for comparison",
-    );
+    check("{.items[?(@.n > 1)].name}", "error: incompatible types for comparison");
     check("{.nothing}", "error: nothing is not found");
-    check(
-        "{.items[5]}",
-        "error: array index out of bounds: index 5, length 2",
-    );
+    check("{.items[5]}", "error: array index out of bounds: index 5, length 2");
     check("{.items[a]}", "error: invalid array index a");
     check("{.kind", "error: unclosed action");
     check("{end}", "error: not in range, nothing to end");

@@ -20,9 +20,8 @@ fn cases(text: &str) -> impl Iterator<Item = Value> + '_ {
 }
 
 fn scalar_cases(function: &str) -> Vec<Value> {
-    let all: Vec<_> = cases(include_str!("data/scalars.jsonl"))
-        .filter(|case| case["input"]["fn"] == function)
-        .collect();
+    let all: Vec<_> =
+        cases(include_str!("data/scalars.jsonl")).filter(|case| case["input"]["fn"] == function).collect();
     assert!(!all.is_empty(), "{function}");
     all
 }
@@ -120,11 +119,7 @@ fn quantities_are_made_from_numbers() {
         } else {
             Quantity::new(value, format)
         };
-        assert_eq!(
-            json!({ "string": quantity.to_string() }),
-            case["expected"],
-            "{case}"
-        );
+        assert_eq!(json!({ "string": quantity.to_string() }), case["expected"], "{case}");
     }
 }
 
@@ -143,11 +138,10 @@ fn quantities_are_read_from_json() {
 fn the_cel_library_gets_the_same_quantities() {
     for case in cases(include_str!("data/quantity_cel.jsonl")) {
         let text = |index: usize| case["args"][index].as_str().unwrap();
-        let quantity =
-            |index: usize| Quantity::parse(text(index)).map_err(|error| error.to_string());
-        let whole =
-            |index: usize| Quantity::new(text(index).parse().unwrap(), Format::DecimalExponent);
-        let opaque = |quantity: Quantity| json!({ "opaque": { "text": quantity.to_string(), "type": "kubernetes.Quantity" } });
+        let quantity = |index: usize| Quantity::parse(text(index)).map_err(|error| error.to_string());
+        let whole = |index: usize| Quantity::new(text(index).parse().unwrap(), Format::DecimalExponent);
+        let opaque =
+            |quantity: Quantity| json!({ "opaque": { "text": quantity.to_string(), "type": "kubernetes.Quantity" } });
         let answer = || -> Result<Value, String> {
             let function = case["fn"].as_str().unwrap();
             if function == "isQuantity" {
@@ -197,12 +191,7 @@ fn the_cel_library_gets_the_same_quantities() {
 }
 
 fn describe_version(version: &Version) -> Value {
-    let identifiers = |text: &str| {
-        text.split('.')
-            .filter(|it| !it.is_empty())
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let identifiers = |text: &str| text.split('.').filter(|it| !it.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     json!({
         "build": identifiers(version.build()),
         "major": version.major,
@@ -215,10 +204,9 @@ fn describe_version(version: &Version) -> Value {
 
 #[test]
 fn versions_parse() {
-    for (function, parse) in [
-        ("semver.parse", Version::parse as fn(&str) -> _),
-        ("semver.parseTolerant", Version::parse_tolerant),
-    ] {
+    for (function, parse) in
+        [("semver.parse", Version::parse as fn(&str) -> _), ("semver.parseTolerant", Version::parse_tolerant)]
+    {
         for case in scalar_cases(function) {
             let actual = match parse(argument(&case, 0)) {
                 Ok(version) => describe_version(&version),
@@ -234,11 +222,7 @@ fn versions_compare() {
     for case in scalar_cases("semver.compare") {
         let version = |index| Version::parse_tolerant(argument(&case, index)).unwrap();
         let order = version(0).cmp(&version(1));
-        assert_eq!(
-            json!({ "cmp": order_number(order), "equals": order.is_eq() }),
-            case["expected"],
-            "{case}"
-        );
+        assert_eq!(json!({ "cmp": order_number(order), "equals": order.is_eq() }), case["expected"], "{case}");
     }
 }
 
@@ -246,18 +230,12 @@ fn versions_compare() {
 fn the_cel_library_gets_the_same_versions() {
     for case in cases(include_str!("data/semver_cel.jsonl")) {
         let arguments = case["args"].as_array().unwrap();
-        let two_versions = matches!(
-            case["fn"].as_str().unwrap(),
-            "compareTo" | "isGreaterThan" | "isLessThan" | "equals"
-        );
+        let two_versions =
+            matches!(case["fn"].as_str().unwrap(), "compareTo" | "isGreaterThan" | "isLessThan" | "equals");
         let normalize = !two_versions && arguments.get(1).is_some_and(|it| it == "true");
         let version = |index: usize| {
             let text = arguments[index].as_str().unwrap();
-            let parsed = if normalize {
-                Version::parse_normalized(text)
-            } else {
-                Version::parse(text)
-            };
+            let parsed = if normalize { Version::parse_normalized(text) } else { Version::parse(text) };
             parsed.map_err(|error| error.to_string())
         };
         let answer = || -> Result<Value, String> {
@@ -298,10 +276,5 @@ fn huge_exponents_stay_cheap() {
     assert_eq!(huge.to_string(), "1e999999");
     assert!(Quantity::parse("1e10000001").is_err());
     assert!(Quantity::parse("12345678901234567890e999999").is_err());
-    assert_eq!(
-        Quantity::parse("12345678901234567890e-999999")
-            .unwrap()
-            .to_string(),
-        "1e-9"
-    );
+    assert_eq!(Quantity::parse("12345678901234567890e-999999").unwrap().to_string(), "1e-9");
 }

@@ -185,7 +185,8 @@ impl TypeProvider for DeclaredTypes {
     fn find_field(&self, type_name: &str, field: &str) -> Option<FieldType> {
         let fields = self.objects.get(type_name)?;
         let found = fields.get(field).or_else(|| {
-            let escaped = (self.keywords_as_fields && crate::names::is_keyword(field)).then(|| format!("__{field}__"))?;
+            let escaped =
+                (self.keywords_as_fields && crate::names::is_keyword(field)).then(|| format!("__{field}__"))?;
             fields.get(escaped.as_str())
         })?;
         Some(FieldType { field_type: found.cel_type.clone() })

@@ -18,7 +18,11 @@ pub use function::{
 };
 pub use provider::{FieldType, NoTypes, TypeProvider};
 
-use crate::syntax::ast::Name;
+use crate::checker::{self, TypedAst, Validator};
+use crate::source::{Issues, Source};
+use crate::syntax;
+use crate::syntax::ast::{Ast, Name};
+use crate::syntax::macros::MacroTable;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -34,6 +38,9 @@ struct Inner {
     functions: HashMap<Name, Arc<Function>>,
     provider: Arc<dyn TypeProvider>,
     options: Options,
+    syntax: syntax::Options,
+    macros: MacroTable,
+    validators: Vec<Validator>,
 }
 
 /// A variable or constant.
@@ -84,6 +91,36 @@ impl Env {
         Builder::extend(self.0.as_ref().clone())
     }
 
+    /// Parses and checks an expression: all that is wrong with it, or the tree with its types.
+    pub fn compile(&self, text: &str) -> Result<TypedAst, Issues> {
+        self.compile_source(&Source::new(text))
+    }
+
+    /// Parses and checks an expression that has a name of its own.
+    pub fn compile_source(&self, source: &Source) -> Result<TypedAst, Issues> {
+        checker::check(self, self.parse(source)?)
+    }
+
+    /// Parses an expression and expands its macros.
+    pub fn parse(&self, source: &Source) -> Result<Ast, Issues> {
+        syntax::parse(source, &self.0.macros, &self.0.syntax)
+    }
+
+    /// What an expression's text may hold.
+    pub fn syntax(&self) -> &syntax::Options {
+        &self.0.syntax
+    }
+
+    /// The macros.
+    pub fn macros(&self) -> &MacroTable {
+        &self.0.macros
+    }
+
+    /// What is examined once an expression has checked, in this order.
+    pub fn validators(&self) -> &[Validator] {
+        &self.0.validators
+    }
+
     /// The namespace that names are looked for in.
     pub fn container(&self) -> &Container {
         &self.0.container
@@ -107,6 +144,11 @@ impl Env {
     /// A declared variable or constant, by its full name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.0.variables.get(name)
+    }
+
+    /// A declared variable or constant and the name it was declared under.
+    pub(crate) fn declared_variable(&self, name: &str) -> Option<(&Name, &Variable)> {
+        self.0.variables.get_key_value(name)
     }
 
     /// A type that can be used as a value, by its full name.

@@ -9,6 +9,7 @@ mod lexer;
 mod literal;
 pub mod macros;
 mod parser;
+mod recovery;
 mod visit;
 
 use crate::source::{Issues, Location, Source};
@@ -68,11 +69,10 @@ pub fn parse(source: &Source, macros: &MacroTable, options: &Options) -> Result<
             return Err(whole_expression_issue(source, message));
         }
     }
-    parser::parse(source, macros, options).map_err(|parser::Bail| {
-        let mut issues = Issues::new(source);
-        issues.report(0, "Syntax error: unexpected input");
-        issues
-    })
+    match parser::parse(source, macros, options) {
+        Ok(ast) => Ok(ast),
+        Err(parser::Bail) => recovery::parse(source, macros, options),
+    }
 }
 
 fn whole_expression_issue(source: &Source, message: String) -> Issues {

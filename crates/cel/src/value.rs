@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use error::{ErrorKind, EvalError};
-pub use host::{HostList, HostMap, HostObject, HostValue};
+pub use host::{HostData, HostList, HostMap, HostObject, HostValue, ListShape, MapShape};
 pub use list::List;
 pub use map::{Key, Map};
 pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};

@@ -16,25 +16,13 @@ use store::{Embedded, ListOptions, Options, Outcome, Store, Write};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: usize| {
-        arguments
-            .get(at)
-            .map_or(default, |text| text.parse().expect("a number"))
-    };
-    let parent = arguments
-        .first()
-        .map_or_else(std::env::temp_dir, Into::into);
+    let number = |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
+    let parent = arguments.first().map_or_else(std::env::temp_dir, Into::into);
     let (writers, writes, size) = (number(1, 32), number(2, 50_000), number(3, 3072));
     let directory = tempfile::tempdir_in(parent).expect("a directory");
     report("fsync alone, 4 KiB", fsyncs(directory.path()));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
-    for (name, path) in [
-        ("redb", Some(directory.path().join("store"))),
-        ("memory", None),
-    ] {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("a runtime");
+    for (name, path) in [("redb", Some(directory.path().join("store"))), ("memory", None)] {
         let open = || match &path {
             Some(path) => Embedded::open(path, Options::default()),
             None => Embedded::in_memory(Options::default()),
@@ -85,10 +73,7 @@ async fn measure(store: &Arc<Embedded>, writers: usize, writes: usize, size: usi
     };
     phase("create", |store, key, value| {
         Box::pin(async move {
-            let outcome = store
-                .write(Write::create(key, value))
-                .await
-                .expect("written");
+            let outcome = store.write(Write::create(key, value)).await.expect("written");
             assert!(matches!(outcome, Outcome::Done { .. }));
         })
     })
@@ -101,25 +86,14 @@ async fn measure(store: &Arc<Embedded>, writers: usize, writes: usize, size: usi
     .await;
     phase("get and update", |store, key, value| {
         Box::pin(async move {
-            let entry = store
-                .get(&key, 0)
-                .await
-                .expect("read")
-                .entry
-                .expect("there");
-            let outcome = store
-                .write(Write::update(key, entry.revision, value))
-                .await
-                .expect("written");
+            let entry = store.get(&key, 0).await.expect("read").entry.expect("there");
+            let outcome = store.write(Write::update(key, entry.revision, value)).await.expect("written");
             assert!(matches!(outcome, Outcome::Done { .. }));
         })
     })
     .await;
     let started = Instant::now();
-    let page = store
-        .list("/registry/pods/", ListOptions::default())
-        .await
-        .expect("listed");
+    let page = store.list("/registry/pods/", ListOptions::default()).await.expect("listed");
     println!("list of {}: {:?}", page.entries.len(), started.elapsed());
     let started = Instant::now();
     store.compact(page.revision).await.expect("compacted");

@@ -66,39 +66,21 @@ pub struct Write {
 impl Write {
     /// Creates a key that must not exist.
     pub fn create(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        Self {
-            key: key.into(),
-            guard: Guard::Absent,
-            change: Change::Put {
-                value: value.into(),
-                ttl: None,
-            },
-        }
+        Self { key: key.into(), guard: Guard::Absent, change: Change::Put { value: value.into(), ttl: None } }
     }
 
     /// Replaces what a key holds if it was last written at `unchanged_since`.
-    pub fn update(
-        key: impl Into<String>,
-        unchanged_since: Revision,
-        value: impl Into<Bytes>,
-    ) -> Self {
+    pub fn update(key: impl Into<String>, unchanged_since: Revision, value: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
             guard: Guard::Unchanged(unchanged_since),
-            change: Change::Put {
-                value: value.into(),
-                ttl: None,
-            },
+            change: Change::Put { value: value.into(), ttl: None },
         }
     }
 
     /// Deletes a key if it was last written at `unchanged_since`.
     pub fn delete(key: impl Into<String>, unchanged_since: Revision) -> Self {
-        Self {
-            key: key.into(),
-            guard: Guard::Unchanged(unchanged_since),
-            change: Change::Delete,
-        }
+        Self { key: key.into(), guard: Guard::Unchanged(unchanged_since), change: Change::Delete }
     }
 
     /// Lets the key be deleted by the store once `ttl` has passed without another write to it.

@@ -24,9 +24,7 @@ use self::index::{Content, Found, Version};
 use self::state::{Recent, State};
 use self::watcher::Watcher;
 use self::writer::{Command, Job, Reply, Writer};
-use crate::{
-    Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Store, Watch, Write,
-};
+use crate::{Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Store, Watch, Write};
 
 /// How an [`Embedded`] store behaves.
 #[derive(Debug, Clone)]
@@ -78,11 +76,7 @@ pub struct Retention {
 impl Default for Retention {
     /// Five minutes, as Kubernetes has it, with room for a busy cluster.
     fn default() -> Self {
-        Self {
-            age_max: Some(Duration::from_secs(300)),
-            bytes_max: 256 << 20,
-            revisions_max: 500_000,
-        }
+        Self { age_max: Some(Duration::from_secs(300)), bytes_max: 256 << 20, revisions_max: 500_000 }
     }
 }
 
@@ -90,11 +84,7 @@ impl Retention {
     /// Forget only when asked to.
     #[must_use]
     pub fn manual() -> Self {
-        Self {
-            age_max: None,
-            bytes_max: u64::MAX,
-            revisions_max: u64::MAX,
-        }
+        Self { age_max: None, bytes_max: u64::MAX, revisions_max: u64::MAX }
     }
 }
 
@@ -163,59 +153,28 @@ impl Embedded {
                 let (file, position) = LogFile::open(medium, options.cache_bytes)?;
                 (Some(Arc::new(file)), position)
             }
-            None => (
-                None,
-                Position {
-                    revision: FIRST_REVISION,
-                    compacted: 0,
-                },
-            ),
+            None => (None, Position { revision: FIRST_REVISION, compacted: 0 }),
         };
         let recent = Recent::new(options.recent_bytes, in_memory);
         let mut state = State::new(position.revision, position.compacted, recent, in_memory);
         let mut expiring = Vec::new();
         if let Some(file) = &file {
             file.scan(0, |logged| {
-                let content = if logged.deleted {
-                    Content::Deleted
-                } else {
-                    Content::OnDisk {
-                        length: logged.length,
-                    }
-                };
-                state.index.insert(
-                    &logged.key,
-                    Version {
-                        revision: logged.revision,
-                        content,
-                    },
-                );
+                let content = if logged.deleted { Content::Deleted } else { Content::OnDisk { length: logged.length } };
+                state.index.insert(&logged.key, Version { revision: logged.revision, content });
                 if logged.expires_at_ms != 0 {
                     expiring.push((logged.expires_at_ms, logged.revision, logged.key));
                 }
                 true
             })?;
         }
-        let shared = Arc::new(Shared {
-            state: RwLock::new(state),
-            file: RwLock::new(file),
-            in_memory,
-        });
+        let shared = Arc::new(Shared { state: RwLock::new(state), file: RwLock::new(file), in_memory });
         let (commands, receiver) = mpsc::channel();
         Writer::spawn(shared.clone(), medium, receiver, expiring, options.clone())?;
-        let permits =
-            u32::try_from(options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX);
-        let budget = Arc::new(Semaphore::new(
-            usize::try_from(permits)
-                .unwrap_or(usize::MAX)
-                .clamp(1, Semaphore::MAX_PERMITS),
-        ));
-        Ok(Self {
-            shared,
-            commands,
-            budget,
-            options,
-        })
+        let permits = u32::try_from(options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX);
+        let budget =
+            Arc::new(Semaphore::new(usize::try_from(permits).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)));
+        Ok(Self { shared, commands, budget, options })
     }
 
     /// What the store holds now.
@@ -230,24 +189,16 @@ impl Embedded {
         }
     }
 
-    async fn ask<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
-    ) -> Result<T, Error> {
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.commands
-            .send(command(reply))
-            .map_err(|_| Error::Closed)?;
+        self.commands.send(command(reply)).map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
     }
 
     fn check_size(&self, write: &Write) -> Result<usize, Error> {
         let check = |what, size: usize, limit: usize| {
             if size > limit {
-                let (size, limit) = (
-                    size.try_into().unwrap_or(u64::MAX),
-                    limit.try_into().unwrap_or(u64::MAX),
-                );
+                let (size, limit) = (size.try_into().unwrap_or(u64::MAX), limit.try_into().unwrap_or(u64::MAX));
                 return Err(Error::TooLarge { what, size, limit });
             }
             Ok(size)
@@ -287,41 +238,19 @@ impl Store for Embedded {
                 let state = self.shared.state();
                 state.check_open()?;
                 if at_least > state.revision {
-                    return Err(Error::FutureRevision {
-                        requested: at_least,
-                        current: state.revision,
-                    });
+                    return Err(Error::FutureRevision { requested: at_least, current: state.revision });
                 }
-                let found = state
-                    .index
-                    .latest(key)
-                    .map(|(key, version)| state.locate(key, version));
+                let found = state.index.latest(key).map(|(key, version)| state.locate(key, version));
                 (state.revision, found)
             };
             let Some(found) = found else {
-                return Ok(Reading {
-                    revision,
-                    entry: None,
-                });
+                return Ok(Reading { revision, entry: None });
             };
             // `None`: overwritten, compacted and forgotten since the index was read.
-            if let Some(entry) = self
-                .shared
-                .fetch(vec![found])?
-                .and_then(|mut entries| entries.pop())
-            {
-                return Ok(Reading {
-                    revision,
-                    entry: Some(entry),
-                });
+            if let Some(entry) = self.shared.fetch(vec![found])?.and_then(|mut entries| entries.pop()) {
+                return Ok(Reading { revision, entry: Some(entry) });
             }
-            if self
-                .shared
-                .state()
-                .index
-                .latest(key)
-                .is_some_and(|(_, version)| version.revision <= revision)
-            {
+            if self.shared.state().index.latest(key).is_some_and(|(_, version)| version.revision <= revision) {
                 return Err(damaged(format!("the value of `{key}` is missing")));
             }
         }
@@ -344,12 +273,7 @@ impl Store for Embedded {
             let mut range = state.index.range(prefix, after_key, revision);
             let before = found.len();
             let room = limit.saturating_sub(before).min(LIST_CHUNK);
-            found.extend(
-                range
-                    .by_ref()
-                    .take(room)
-                    .map(|(key, version)| state.locate(key, version)),
-            );
+            found.extend(range.by_ref().take(room).map(|(key, version)| state.locate(key, version)));
             if found.len() == limit {
                 break range.count();
             }
@@ -357,16 +281,11 @@ impl Store for Embedded {
                 break 0;
             }
         };
-        let on_disk = found
-            .iter()
-            .filter(|found| matches!(found.content, Content::OnDisk { .. }))
-            .count();
+        let on_disk = found.iter().filter(|found| matches!(found.content, Content::OnDisk { .. })).count();
         let entries = if on_disk > INLINE_VALUES_MAX {
             let shared = self.shared.clone();
             let fetch = tokio::task::spawn_blocking(move || shared.fetch(found));
-            fetch
-                .await
-                .map_err(|error| Error::Unavailable(Cause::new(error)))??
+            fetch.await.map_err(|error| Error::Unavailable(Cause::new(error)))??
         } else {
             self.shared.fetch(found)?
         };
@@ -374,49 +293,26 @@ impl Store for Embedded {
             self.shared.state().check_readable(revision)?;
             return Err(damaged(format!("a value below `{prefix}` is missing")));
         };
-        Ok(Page {
-            revision,
-            entries,
-            remaining: remaining.try_into().unwrap_or(u64::MAX),
-        })
+        Ok(Page { revision, entries, remaining: remaining.try_into().unwrap_or(u64::MAX) })
     }
 
     async fn write(&self, write: Write) -> Result<Outcome, Error> {
         let bytes = self.check_size(&write)?;
-        let permits = u32::try_from(bytes / BYTES_PER_PERMIT)
-            .unwrap_or(u32::MAX)
-            .saturating_add(1);
+        let permits = u32::try_from(bytes / BYTES_PER_PERMIT).unwrap_or(u32::MAX).saturating_add(1);
         // One that is greater than the whole budget must still get through.
-        let permits = permits
-            .min(
-                u32::try_from(self.options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX),
-            )
-            .max(1);
-        let permit = self
-            .budget
-            .clone()
-            .acquire_many_owned(permits)
-            .await
-            .map_err(|_| Error::Closed)?;
+        let permits =
+            permits.min(u32::try_from(self.options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX)).max(1);
+        let permit = self.budget.clone().acquire_many_owned(permits).await.map_err(|_| Error::Closed)?;
         let key = write.key.clone();
-        match self
-            .ask(|reply| Command::Write(Job::new(write, Some(reply), Some(permit))))
-            .await?
-        {
+        match self.ask(|reply| Command::Write(Job::new(write, Some(reply), Some(permit)))).await? {
             Reply::Done(revision) => Ok(Outcome::Done { revision }),
-            Reply::Conflict => Ok(Outcome::Conflict {
-                current: self.get(&key, 0).await?.entry,
-            }),
+            Reply::Conflict => Ok(Outcome::Conflict { current: self.get(&key, 0).await?.entry }),
         }
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
         let slot = self.shared.state_mut().register(prefix, after)?;
-        Ok(Watch::new(Watcher::new(
-            self.shared.clone(),
-            slot,
-            self.options.progress_interval,
-        )))
+        Ok(Watch::new(Watcher::new(self.shared.clone(), slot, self.options.progress_interval)))
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), Error> {
@@ -435,10 +331,7 @@ impl State {
     /// Where the value of a version is; here already if it is among the recent ones.
     fn locate(&self, key: &Arc<str>, version: &Version) -> Found {
         let recent = match &version.content {
-            Content::OnDisk { .. } => self
-                .recent
-                .get(version.revision)
-                .and_then(|event| event.value.clone()),
+            Content::OnDisk { .. } => self.recent.get(version.revision).and_then(|event| event.value.clone()),
             _ => None,
         };
         Found {
@@ -463,36 +356,22 @@ impl Shared {
             return Ok(file.clone());
         }
         self.state().check_open()?;
-        Err(Error::Unavailable(Cause::new(
-            "the file is being opened again after a failure",
-        )))
+        Err(Error::Unavailable(Cause::new("the file is being opened again after a failure")))
     }
 
     fn set_file(&self, file: Option<Arc<LogFile>>) -> Option<Arc<LogFile>> {
-        std::mem::replace(
-            &mut *self.file.write().unwrap_or_else(PoisonError::into_inner),
-            file,
-        )
+        std::mem::replace(&mut *self.file.write().unwrap_or_else(PoisonError::into_inner), file)
     }
 
     /// Fetches the values of what was found; `None` if one of them has been forgotten meanwhile.
     fn fetch(&self, found: Vec<Found>) -> Result<Option<Vec<Entry>>, Error> {
         let mut values = None;
         let mut entries = Vec::with_capacity(found.len());
-        for Found {
-            key,
-            revision,
-            content,
-        } in found
-        {
+        for Found { key, revision, content } in found {
             let Some(value) = self.value(revision, &content, &mut values)? else {
                 return Ok(None);
             };
-            entries.push(Entry {
-                key,
-                value,
-                revision,
-            });
+            entries.push(Entry { key, value, revision });
         }
         Ok(Some(entries))
     }

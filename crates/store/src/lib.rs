@@ -46,9 +46,7 @@ pub mod conformance;
 
 use async_trait::async_trait;
 
-pub use data::{
-    Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write,
-};
+pub use data::{Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write};
 pub use embedded::{Embedded, Options, Retention, Statistics};
 pub use error::{Cause, Error};
 pub use watch::{Batch, ProgressRequest, Source, Watch};

@@ -45,17 +45,8 @@ pub async fn modify<E: From<Error>>(
                 continue;
             }
         };
-        let guard = current
-            .as_ref()
-            .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.revision));
-        match store
-            .write(Write {
-                key: key.to_owned(),
-                guard,
-                change,
-            })
-            .await?
-        {
+        let guard = current.as_ref().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.revision));
+        match store.write(Write { key: key.to_owned(), guard, change }).await? {
             Outcome::Done { revision } => return Ok(Modified::Written { revision }),
             Outcome::Conflict { current: now } => {
                 current = now;

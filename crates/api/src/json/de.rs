@@ -4,8 +4,7 @@
 //! of a string, number, list or map.
 
 use serde::de::{
-    self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
-    VariantAccess, Visitor,
+    self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -127,11 +126,7 @@ impl<'de> de::Deserializer<'de> for &'de Value {
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, ConvertError> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ConvertError> {
         self.deserialize_seq(visitor)
     }
 
@@ -181,10 +176,7 @@ impl<'de> de::Deserializer<'de> for &'de Value {
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(
-        self,
-        visitor: V,
-    ) -> Result<V::Value, ConvertError> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConvertError> {
         visitor.visit_unit()
     }
 }
@@ -196,10 +188,7 @@ struct Items<'de>(std::slice::Iter<'de, Value>);
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = ConvertError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, ConvertError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ConvertError> {
         self.0.next().map(|item| seed.deserialize(item)).transpose()
     }
 
@@ -216,50 +205,35 @@ struct Fields<'de> {
 
 impl<'de> Fields<'de> {
     fn new(object: &'de Object, skip_null: bool) -> Self {
-        Self {
-            object,
-            next: 0,
-            skip_null,
-        }
+        Self { object, next: 0, skip_null }
     }
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {
     type Error = ConvertError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, ConvertError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ConvertError> {
         while let Some((key, value)) = self.object.entry_at(self.next) {
             if !(self.skip_null && value.is_null()) {
-                return seed
-                    .deserialize(de::value::BorrowedStrDeserializer::new(key))
-                    .map(Some);
+                return seed.deserialize(de::value::BorrowedStrDeserializer::new(key)).map(Some);
             }
             self.next = self.next.saturating_add(1);
         }
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(
-        &mut self,
-        seed: V,
-    ) -> Result<V::Value, ConvertError> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ConvertError> {
         let entry = self.object.entry_at(self.next);
         self.next = self.next.saturating_add(1);
         let (key, value) = entry.ok_or_else(|| ConvertError("value without key".into()))?;
-        seed.deserialize(value)
-            .map_err(|error| ConvertError(prefixed(key, &error.0)))
+        seed.deserialize(value).map_err(|error| ConvertError(prefixed(key, &error.0)))
     }
 }
 
 /// Puts the key in front of a message, so that a decode error names its field.
 fn prefixed(key: &str, message: &str) -> String {
     // What stands before the first colon is a path if it was put there, and serde's words if it holds a space.
-    let is_path = message
-        .split_once(": ")
-        .is_some_and(|(path, _)| !path.contains(' '));
+    let is_path = message.split_once(": ").is_some_and(|(path, _)| !path.contains(' '));
     let separator = if is_path { "." } else { ": " };
     format!("{key}{separator}{message}")
 }
@@ -273,10 +247,7 @@ impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = ConvertError;
     type Variant = &'de Value;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, &'de Value), ConvertError> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, &'de Value), ConvertError> {
         let name = seed.deserialize(de::value::BorrowedStrDeserializer::new(self.name))?;
         Ok((name, self.content))
     }
@@ -289,26 +260,15 @@ impl<'de> VariantAccess<'de> for &'de Value {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
-        self,
-        seed: T,
-    ) -> Result<T::Value, ConvertError> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ConvertError> {
         seed.deserialize(self)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(
-        self,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, ConvertError> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ConvertError> {
         de::Deserializer::deserialize_seq(self, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ConvertError> {
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, ConvertError> {
         de::Deserializer::deserialize_map(self, visitor)
     }
 }
@@ -336,10 +296,7 @@ impl<'de> de::Deserialize<'de> for Value {
             fn visit_none<E>(self) -> Result<Value, E> {
                 Ok(Value::Null)
             }
-            fn visit_some<D: de::Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Value, D::Error> {
+            fn visit_some<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
                 deserializer.deserialize_any(self)
             }
             fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
@@ -366,9 +323,7 @@ impl<'de> de::Deserialize<'de> for Value {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
                 let mut out = Object::new();
-                while let Some((key, value)) =
-                    fields.next_entry::<std::borrow::Cow<'_, str>, Value>()?
-                {
+                while let Some((key, value)) = fields.next_entry::<std::borrow::Cow<'_, str>, Value>()? {
                     out.insert(Text::from(key), value);
                 }
                 Ok(Value::Object(out))

@@ -22,10 +22,7 @@ impl Float {
     pub fn parse(text: &str) -> Option<Self> {
         let value: f64 = text.parse().ok()?;
         let canonical = format_json_float(value)?;
-        Some(Self {
-            value,
-            text: (canonical != text).then(|| text.into()),
-        })
+        Some(Self { value, text: (canonical != text).then(|| text.into()) })
     }
 
     /// The float.

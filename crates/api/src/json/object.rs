@@ -16,17 +16,13 @@ impl Object {
     /// No fields.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-        }
+        Self { entries: Vec::new() }
     }
 
     /// No fields yet, and room for `capacity`.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            entries: Vec::with_capacity(capacity),
-        }
+        Self { entries: Vec::with_capacity(capacity) }
     }
 
     /// Takes fields whose keys are known to differ.
@@ -55,18 +51,12 @@ impl Object {
     /// The value of the field `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries
-            .iter()
-            .find(|(it, _)| it == key)
-            .map(|(_, value)| value)
+        self.entries.iter().find(|(it, _)| it == key).map(|(_, value)| value)
     }
 
     /// The value of the field `key`, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        self.entries
-            .iter_mut()
-            .find(|(it, _)| it == key)
-            .map(|(_, value)| value)
+        self.entries.iter_mut().find(|(it, _)| it == key).map(|(_, value)| value)
     }
 
     /// Whether there is a field `key`.
@@ -78,9 +68,7 @@ impl Object {
     /// The field at `index`.
     #[must_use]
     pub fn entry_at(&self, index: usize) -> Option<(&str, &Value)> {
-        self.entries
-            .get(index)
-            .map(|(key, value)| (key.as_str(), value))
+        self.entries.get(index).map(|(key, value)| (key.as_str(), value))
     }
 
     /// Sets a field, in its place if it exists, else at the end; gives back the value it had.
@@ -101,10 +89,7 @@ impl Object {
             self.entries.push((key.into(), default()));
             self.entries.len().saturating_sub(1)
         });
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "the index was found or just pushed"
-        )]
+        #[expect(clippy::indexing_slicing, reason = "the index was found or just pushed")]
         &mut self.entries[index].1
     }
 
@@ -122,8 +107,7 @@ impl Object {
     /// Sorts the fields by key, as Go writes maps.
     pub fn sort(&mut self) {
         if !self.entries.is_sorted_by(|left, right| left.0 <= right.0) {
-            self.entries
-                .sort_unstable_by(|left, right| left.0.cmp(&right.0));
+            self.entries.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         }
     }
 
@@ -134,16 +118,12 @@ impl Object {
 
     /// The fields in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> + DoubleEndedIterator {
-        self.entries
-            .iter()
-            .map(|(key, value)| (key.as_str(), value))
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// The fields in order, values to be changed.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Value)> {
-        self.entries
-            .iter_mut()
-            .map(|(key, value)| (key.as_str(), value))
+        self.entries.iter_mut().map(|(key, value)| (key.as_str(), value))
     }
 
     /// The keys in order.
@@ -168,11 +148,7 @@ impl PartialEq for Object {
             return false;
         }
         // Most often the order is the same, too.
-        let same_order = self
-            .entries
-            .iter()
-            .zip(&other.entries)
-            .all(|(left, right)| left.0 == right.0);
+        let same_order = self.entries.iter().zip(&other.entries).all(|(left, right)| left.0 == right.0);
         if same_order {
             return self.values().eq(other.values());
         }
@@ -180,9 +156,7 @@ impl PartialEq for Object {
         right.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         self.entries.iter().all(|(key, value)| {
             let found = right.binary_search_by(|entry| entry.0.cmp(key)).ok();
-            found
-                .and_then(|index| right.get(index))
-                .is_some_and(|entry| entry.1 == *value)
+            found.and_then(|index| right.get(index)).is_some_and(|entry| entry.1 == *value)
         })
     }
 }

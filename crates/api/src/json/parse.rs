@@ -62,10 +62,7 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
 /// # Errors
 /// The first syntax error.
 pub fn parse_strict(text: &[u8]) -> Result<(Value, Vec<Duplicate>), SyntaxError> {
-    let mut parser = Parser {
-        report_duplicates: true,
-        ..Parser::new(text)
-    };
+    let mut parser = Parser { report_duplicates: true, ..Parser::new(text) };
     let (value, _) = parser.document()?;
     Ok((value, parser.duplicates))
 }
@@ -75,17 +72,9 @@ pub fn parse_strict(text: &[u8]) -> Result<(Value, Vec<Duplicate>), SyntaxError>
 /// # Errors
 /// The first syntax error.
 pub fn parse_document(text: &[u8]) -> Result<Document, SyntaxError> {
-    let mut parser = Parser {
-        report_duplicates: true,
-        record_spans: true,
-        ..Parser::new(text)
-    };
+    let mut parser = Parser { report_duplicates: true, record_spans: true, ..Parser::new(text) };
     let (value, spans) = parser.document()?;
-    Ok(Document {
-        value,
-        duplicates: parser.duplicates,
-        spans,
-    })
+    Ok(Document { value, duplicates: parser.duplicates, spans })
 }
 
 /// Reads one value from a stream of them; tells how many bytes it took.
@@ -175,19 +164,12 @@ impl<'a> Parser<'a> {
                 message
             }
         };
-        SyntaxError {
-            message,
-            offset: self.offset,
-        }
+        SyntaxError { message, offset: self.offset }
     }
 
     fn value(&mut self) -> Result<(Value, Spans), SyntaxError> {
         let start = self.offset;
-        let mut spans = Spans {
-            offset: start,
-            value_offset: start,
-            children: Vec::new(),
-        };
+        let mut spans = Spans { offset: start, value_offset: start, children: Vec::new() };
         let value = match self.peek() {
             Some(b'"') => Value::String(self.string()?.into()),
             Some(b'{') => self.nested(Self::object, &mut spans)?,
@@ -207,10 +189,7 @@ impl<'a> Parser<'a> {
         spans: &mut Spans,
     ) -> Result<Value, SyntaxError> {
         if self.depth >= MAX_DEPTH {
-            return Err(SyntaxError {
-                message: "exceeded max depth".into(),
-                offset: self.offset,
-            });
+            return Err(SyntaxError { message: "exceeded max depth".into(), offset: self.offset });
         }
         self.depth = self.depth.saturating_add(1);
         self.advance();
@@ -222,10 +201,7 @@ impl<'a> Parser<'a> {
     fn literal(&mut self, text: &str, value: Value) -> Result<Value, SyntaxError> {
         for expected in text.bytes() {
             if self.peek() != Some(expected) {
-                return Err(self.unexpected(&format!(
-                    "in literal {text} (expecting '{}')",
-                    char::from(expected)
-                )));
+                return Err(self.unexpected(&format!("in literal {text} (expecting '{}')", char::from(expected))));
             }
             self.advance();
         }
@@ -287,10 +263,7 @@ impl<'a> Parser<'a> {
                 self.path.push(Step::Key(key.clone()));
                 if known.is_some() {
                     let path = render_path(&self.path);
-                    self.duplicates.push(Duplicate {
-                        path,
-                        offset: key_offset,
-                    });
+                    self.duplicates.push(Duplicate { path, offset: key_offset });
                 }
             }
             let (value, mut span) = self.value()?;
@@ -356,28 +329,17 @@ impl<'a> Parser<'a> {
             self.digits("in exponent of numeric literal")?;
         }
         if let Some(magnitude) = magnitude.filter(|_| whole) {
-            let value = if negative {
-                0_i64.checked_sub_unsigned(magnitude)
-            } else {
-                i64::try_from(magnitude).ok()
-            };
+            let value = if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() };
             if let Some(value) = value {
                 return Ok(Value::Int(value));
             }
         }
-        let text = self
-            .text
-            .get(start..self.offset)
-            .and_then(|text| std::str::from_utf8(text).ok());
+        let text = self.text.get(start..self.offset).and_then(|text| std::str::from_utf8(text).ok());
         let text = text.unwrap_or_default();
-        Float::parse(text)
-            .map(Value::Float)
-            .ok_or_else(|| SyntaxError {
-                message: format!(
-                    "json: cannot unmarshal number {text} into Go value of type float64"
-                ),
-                offset: start,
-            })
+        Float::parse(text).map(Value::Float).ok_or_else(|| SyntaxError {
+            message: format!("json: cannot unmarshal number {text} into Go value of type float64"),
+            offset: start,
+        })
     }
 
     fn digits(&mut self, context: &str) -> Result<(), SyntaxError> {
@@ -397,12 +359,9 @@ impl<'a> Parser<'a> {
         let mut owned = String::new();
         loop {
             let rest = self.text.get(self.offset..).unwrap_or_default();
-            let plain = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
             self.offset = self.offset.saturating_add(plain.unwrap_or(rest.len()));
-            let run =
-                String::from_utf8_lossy(self.text.get(start..self.offset).unwrap_or_default());
+            let run = String::from_utf8_lossy(self.text.get(start..self.offset).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.advance();
@@ -448,11 +407,7 @@ impl<'a> Parser<'a> {
             return Ok(c);
         }
         // Half of a surrogate pair: the other half must follow, else it counts as U+FFFD.
-        let is_pair = first < 0xDC00
-            && self
-                .text
-                .get(self.offset..)
-                .is_some_and(|rest| rest.starts_with(b"\\u"));
+        let is_pair = first < 0xDC00 && self.text.get(self.offset..).is_some_and(|rest| rest.starts_with(b"\\u"));
         if is_pair {
             let before = self.offset;
             self.offset = self.offset.saturating_add(2);
@@ -482,11 +437,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Where `key` already stands. The index is filled once scanning would take too long.
-fn find_key(
-    entries: &[(Text, Value)],
-    index: &mut HashMap<Text, usize>,
-    key: &Text,
-) -> Option<usize> {
+fn find_key(entries: &[(Text, Value)], index: &mut HashMap<Text, usize>, key: &Text) -> Option<usize> {
     if entries.len() <= SMALL_OBJECT {
         return entries.iter().position(|(it, _)| it == key);
     }

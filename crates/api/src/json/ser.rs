@@ -94,12 +94,7 @@ impl ser::Serializer for Encoder {
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<Value, ConvertError> {
-        Ok(Value::Array(
-            value
-                .iter()
-                .map(|byte| Value::Int(i64::from(*byte)))
-                .collect(),
-        ))
+        Ok(Value::Array(value.iter().map(|byte| Value::Int(i64::from(*byte))).collect()))
     }
 
     fn serialize_none(self) -> Result<Value, ConvertError> {
@@ -118,12 +113,7 @@ impl ser::Serializer for Encoder {
         Ok(Value::Null)
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-    ) -> Result<Value, ConvertError> {
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<Value, ConvertError> {
         Ok(variant.into())
     }
 
@@ -146,21 +136,14 @@ impl ser::Serializer for Encoder {
     }
 
     fn serialize_seq(self, length: Option<usize>) -> Result<ItemsEncoder, ConvertError> {
-        Ok(ItemsEncoder {
-            items: Vec::with_capacity(length.unwrap_or(0)),
-            variant: None,
-        })
+        Ok(ItemsEncoder { items: Vec::with_capacity(length.unwrap_or(0)), variant: None })
     }
 
     fn serialize_tuple(self, length: usize) -> Result<ItemsEncoder, ConvertError> {
         self.serialize_seq(Some(length))
     }
 
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        length: usize,
-    ) -> Result<ItemsEncoder, ConvertError> {
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<ItemsEncoder, ConvertError> {
         self.serialize_seq(Some(length))
     }
 
@@ -171,25 +154,14 @@ impl ser::Serializer for Encoder {
         variant: &'static str,
         length: usize,
     ) -> Result<ItemsEncoder, ConvertError> {
-        Ok(ItemsEncoder {
-            items: Vec::with_capacity(length),
-            variant: Some(variant),
-        })
+        Ok(ItemsEncoder { items: Vec::with_capacity(length), variant: Some(variant) })
     }
 
     fn serialize_map(self, length: Option<usize>) -> Result<FieldsEncoder, ConvertError> {
-        Ok(FieldsEncoder {
-            fields: Object::with_capacity(length.unwrap_or(0)),
-            key: None,
-            variant: None,
-        })
+        Ok(FieldsEncoder { fields: Object::with_capacity(length.unwrap_or(0)), key: None, variant: None })
     }
 
-    fn serialize_struct(
-        self,
-        _: &'static str,
-        length: usize,
-    ) -> Result<FieldsEncoder, ConvertError> {
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<FieldsEncoder, ConvertError> {
         self.serialize_map(Some(length))
     }
 
@@ -200,11 +172,7 @@ impl ser::Serializer for Encoder {
         variant: &'static str,
         length: usize,
     ) -> Result<FieldsEncoder, ConvertError> {
-        Ok(FieldsEncoder {
-            fields: Object::with_capacity(length),
-            key: None,
-            variant: Some(variant),
-        })
+        Ok(FieldsEncoder { fields: Object::with_capacity(length), key: None, variant: Some(variant) })
     }
 }
 
@@ -267,10 +235,7 @@ impl ser::SerializeMap for FieldsEncoder {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ConvertError> {
-        let key = self
-            .key
-            .take()
-            .ok_or_else(|| ConvertError("value without key".into()))?;
+        let key = self.key.take().ok_or_else(|| ConvertError("value without key".into()))?;
         self.fields.insert(key, to_value(value)?);
         Ok(())
     }

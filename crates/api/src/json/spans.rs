@@ -27,22 +27,11 @@ impl Position {
     #[must_use]
     pub fn of(text: &[u8], offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
-        let line = before
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            .saturating_add(1);
-        let start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |index| index.saturating_add(1));
+        let line = before.iter().filter(|byte| **byte == b'\n').count().saturating_add(1);
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index.saturating_add(1));
         let in_line = before.get(start..).unwrap_or_default();
         // Continuation bytes do not count.
-        let column = in_line
-            .iter()
-            .filter(|byte| **byte & 0xC0 != 0x80)
-            .count()
-            .saturating_add(1);
+        let column = in_line.iter().filter(|byte| **byte & 0xC0 != 0x80).count().saturating_add(1);
         Self { line, column }
     }
 }
@@ -79,19 +68,11 @@ fn next_step<'v, 'p>(value: &'v Value, path: &'p str) -> Option<(usize, &'v Valu
                 None => (false, path.strip_prefix('.').unwrap_or(path)),
             };
             // Keys may hold dots: the longest one that fits wins.
-            let candidates = fields
-                .iter()
-                .enumerate()
-                .filter_map(|(index, (key, value))| {
-                    let rest = path.strip_prefix(key)?;
-                    let rest = if bracket {
-                        rest.strip_prefix(']')?
-                    } else {
-                        rest
-                    };
-                    (rest.is_empty() || rest.starts_with(['.', '[']))
-                        .then_some((index, value, rest))
-                });
+            let candidates = fields.iter().enumerate().filter_map(|(index, (key, value))| {
+                let rest = path.strip_prefix(key)?;
+                let rest = if bracket { rest.strip_prefix(']')? } else { rest };
+                (rest.is_empty() || rest.starts_with(['.', '['])).then_some((index, value, rest))
+            });
             candidates.min_by_key(|(_, _, rest)| rest.len())
         }
         _ => None,

@@ -13,11 +13,7 @@ fn read(text: &str) -> Value {
 
 #[track_caller]
 fn check_error(text: &str, message: &str) {
-    assert_eq!(
-        parse(text.as_bytes()).unwrap_err().message,
-        message,
-        "{text}"
-    );
+    assert_eq!(parse(text.as_bytes()).unwrap_err().message, message, "{text}");
 }
 
 #[test]
@@ -27,59 +23,26 @@ fn syntax_errors_have_the_texts_of_go() {
     check_error("[1", "unexpected end of JSON input");
     check_error("\"a", "unexpected end of JSON input");
     check_error("-", "unexpected end of JSON input");
-    check_error(
-        "not",
-        "invalid character 'o' in literal null (expecting 'u')",
-    );
+    check_error("not", "invalid character 'o' in literal null (expecting 'u')");
     check_error("x", "invalid character 'x' looking for beginning of value");
-    check_error(
-        "'",
-        "invalid character '\\'' looking for beginning of value",
-    );
-    check_error(
-        "[\u{1}",
-        "invalid character '\\x01' looking for beginning of value",
-    );
+    check_error("'", "invalid character '\\'' looking for beginning of value");
+    check_error("[\u{1}", "invalid character '\\x01' looking for beginning of value");
     check_error("é", "invalid character 'Ã' looking for beginning of value");
-    check_error(
-        "[1,]",
-        "invalid character ']' looking for beginning of value",
-    );
+    check_error("[1,]", "invalid character ']' looking for beginning of value");
     check_error("[1 2]", "invalid character '2' after array element");
     check_error("[01]", "invalid character '1' after array element");
-    check_error(
-        "{a",
-        "invalid character 'a' looking for beginning of object key string",
-    );
-    check_error(
-        "{\"a\":1,}",
-        "invalid character '}' looking for beginning of object key string",
-    );
+    check_error("{a", "invalid character 'a' looking for beginning of object key string");
+    check_error("{\"a\":1,}", "invalid character '}' looking for beginning of object key string");
     check_error("{\"a\" 1}", "invalid character '1' after object key");
-    check_error(
-        "{\"a\":1 \"b\"}",
-        "invalid character '\"' after object key:value pair",
-    );
+    check_error("{\"a\":1 \"b\"}", "invalid character '\"' after object key:value pair");
     check_error("1 2", "invalid character '2' after top-level value");
     check_error("-a", "invalid character 'a' in numeric literal");
-    check_error(
-        "1.a",
-        "invalid character 'a' after decimal point in numeric literal",
-    );
-    check_error(
-        "1ea",
-        "invalid character 'a' in exponent of numeric literal",
-    );
+    check_error("1.a", "invalid character 'a' after decimal point in numeric literal");
+    check_error("1ea", "invalid character 'a' in exponent of numeric literal");
     check_error("\"a\nb\"", "invalid character '\\n' in string literal");
     check_error("\"\\x\"", "invalid character 'x' in string escape code");
-    check_error(
-        "\"\\u12g4\"",
-        "invalid character 'g' in \\u hexadecimal character escape",
-    );
-    check_error(
-        "1e999",
-        "json: cannot unmarshal number 1e999 into Go value of type float64",
-    );
+    check_error("\"\\u12g4\"", "invalid character 'g' in \\u hexadecimal character escape");
+    check_error("1e999", "json: cannot unmarshal number 1e999 into Go value of type float64");
     check_error(&"[".repeat(MAX_DEPTH + 1), "exceeded max depth");
 }
 
@@ -105,10 +68,7 @@ fn numbers_keep_what_go_distinguishes() {
         match parse(text.as_bytes()) {
             Ok(Value::Float(float)) => {
                 assert_eq!(float.text(), text);
-                assert_eq!(
-                    float.to_string(),
-                    written.replace("9223372036854775808", "9223372036854776000")
-                );
+                assert_eq!(float.to_string(), written.replace("9223372036854775808", "9223372036854776000"));
             }
             other => assert!(written.is_empty() && other.is_err(), "{text}"),
         }
@@ -121,10 +81,7 @@ fn strings_are_unescaped_and_escaped_as_go_does() {
     let value = read(r#""\u003c\ud83d\ude00\ud83d\n\/\b\u2028é""#);
     assert_eq!(value.as_str(), Some("<😀\u{fffd}\n/\u{8}\u{2028}é"));
     assert_eq!(to_string(&value), r#""\u003c😀�\n/\b\u2028é""#);
-    assert_eq!(
-        to_string(&Value::from("a&b>\u{1}\u{7f}\u{2020}")),
-        "\"a\\u0026b\\u003e\\u0001\u{7f}\u{2020}\""
-    );
+    assert_eq!(to_string(&Value::from("a&b>\u{1}\u{7f}\u{2020}")), "\"a\\u0026b\\u003e\\u0001\u{7f}\u{2020}\"");
     assert_eq!(parse(b"\"a\xffb\"").unwrap().as_str(), Some("a\u{fffd}b"));
     assert_eq!(Value::from("<").to_string(), "\"<\"");
 }
@@ -140,24 +97,16 @@ fn fields_keep_their_order_and_the_last_duplicate_counts() {
 
 #[test]
 fn duplicates_are_found_in_large_objects() {
-    let fields: Vec<_> = (0..2000)
-        .map(|index| format!("\"k{}\":{index}", index % 1000))
-        .collect();
+    let fields: Vec<_> = (0..2000).map(|index| format!("\"k{}\":{index}", index % 1000)).collect();
     let text = format!("{{{}}}", fields.join(","));
     let (value, duplicates) = parse_strict(text.as_bytes()).unwrap();
-    assert_eq!(
-        (value.as_object().unwrap().len(), duplicates.len()),
-        (1000, 1000)
-    );
+    assert_eq!((value.as_object().unwrap().len(), duplicates.len()), (1000, 1000));
     assert_eq!(value.get("k7"), Some(&Value::Int(1007)));
 }
 
 #[test]
 fn equality_ignores_the_order_of_fields() {
-    assert_eq!(
-        read(r#"{"a":1,"b":{"c":2,"d":3}}"#),
-        read(r#"{"b":{"d":3,"c":2},"a":1}"#)
-    );
+    assert_eq!(read(r#"{"a":1,"b":{"c":2,"d":3}}"#), read(r#"{"b":{"d":3,"c":2},"a":1}"#));
     assert_ne!(read(r#"{"a":1,"b":2}"#), read(r#"{"a":1,"c":2}"#));
 }
 
@@ -207,15 +156,11 @@ enum Mode {
 
 #[test]
 fn typed_views_are_decoded_without_text() {
-    let value = read(
-        r#"{"name":"n","count":null,"items":null,"labels":{"a":null},"amount":1.500,"mode":{"On":3},"other":[]}"#,
-    );
+    let value =
+        read(r#"{"name":"n","count":null,"items":null,"labels":{"a":null},"amount":1.500,"mode":{"On":3},"other":[]}"#);
     let view: View<'_> = from_value(&value).unwrap();
     assert_eq!((view.name, view.count, view.items.len()), ("n", None, 0));
-    assert_eq!(
-        view.labels,
-        BTreeMap::from([("a".to_owned(), String::new())])
-    );
+    assert_eq!(view.labels, BTreeMap::from([("a".to_owned(), String::new())]));
     assert_eq!(view.amount.as_ref().unwrap().to_string(), "1.500");
     assert_eq!(view.mode, Mode::On(3));
     let encoded = to_value(&view).unwrap();
@@ -223,20 +168,14 @@ fn typed_views_are_decoded_without_text() {
         to_string(&encoded),
         r#"{"name":"n","count":null,"items":[],"labels":{"a":""},"amount":"1.500","mode":{"On":3}}"#
     );
-    assert_eq!(
-        to_value(&View::default()).unwrap().get("mode"),
-        Some(&Value::from("Off"))
-    );
+    assert_eq!(to_value(&View::default()).unwrap().get("mode"), Some(&Value::from("Off")));
 }
 
 #[test]
 fn decode_errors_name_the_field() {
     let value = json!({"labels": {"a": 1}});
     let error = from_value::<View<'_>>(&value).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "labels.a: invalid type: integer `1`, expected a string"
-    );
+    assert_eq!(error.to_string(), "labels.a: invalid type: integer `1`, expected a string");
 }
 
 #[test]

@@ -123,10 +123,7 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
     out.push('"');
     let mut rest = text;
     // INVARIANT: what stops the run is one ASCII byte, or the three bytes of a line separator.
-    while let Some(at) = rest
-        .bytes()
-        .position(|byte| needs_escape(byte, escape_html))
-    {
+    while let Some(at) = rest.bytes().position(|byte| needs_escape(byte, escape_html)) {
         let (run, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
         out.push_str(run);
         let mut chars = tail.chars();
@@ -141,8 +138,7 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
 
 /// 0xE2 starts the line separators, and other characters that [`push_escaped`] leaves alone.
 fn needs_escape(byte: u8, escape_html: bool) -> bool {
-    matches!(byte, 0..0x20 | b'"' | b'\\' | 0xE2)
-        || (escape_html && matches!(byte, b'<' | b'>' | b'&'))
+    matches!(byte, 0..0x20 | b'"' | b'\\' | 0xE2) || (escape_html && matches!(byte, b'<' | b'>' | b'&'))
 }
 
 fn push_escaped(out: &mut String, c: char) {

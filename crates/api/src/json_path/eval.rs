@@ -47,22 +47,11 @@ struct Evaluation<'a> {
 
 impl<'a> Evaluation<'a> {
     fn new(path: &'a JsonPath) -> Self {
-        Self {
-            path,
-            ranges_to_begin: 0,
-            ranges_entered: 0,
-            ranges_to_end: 0,
-            last_end: None,
-        }
+        Self { path, ranges_to_begin: 0, ranges_entered: 0, ranges_to_end: 0, last_end: None }
     }
 
     /// Evaluates the template from node `first` on, up to the end of the range around it.
-    fn template(
-        &mut self,
-        first: usize,
-        value: Item<'a>,
-        out: &mut Vec<Items<'a>>,
-    ) -> Result<(), PathError> {
+    fn template(&mut self, first: usize, value: Item<'a>, out: &mut Vec<Items<'a>>) -> Result<(), PathError> {
         let mut position = first;
         while let Some(node) = self.path.nodes.get(position) {
             let results = match self.step(vec![value], node) {
@@ -120,10 +109,7 @@ impl<'a> Evaluation<'a> {
             Node::Field(name) => self.field(input, name),
             Node::Slice(slice) => slice_items(input, *slice),
             Node::Filter(filter) => self.filter(input, filter),
-            Node::Wildcard => (
-                input.iter().flat_map(|item| contents(*item)).collect(),
-                None,
-            ),
+            Node::Wildcard => (input.iter().flat_map(|item| contents(*item)).collect(), None),
             Node::Recursive => {
                 let mut out = Vec::new();
                 input.iter().for_each(|item| descend(*item, &mut out));
@@ -149,14 +135,8 @@ impl<'a> Evaluation<'a> {
                     self.ranges_to_end = self.ranges_to_end.saturating_add(1);
                     (Vec::new(), None)
                 }
-                "end" => (
-                    Vec::new(),
-                    Some(PathError("not in range, nothing to end".into())),
-                ),
-                name => (
-                    input,
-                    Some(PathError(format!("unrecognized identifier {name}"))),
-                ),
+                "end" => (Vec::new(), Some(PathError("not in range, nothing to end".into()))),
+                name => (input, Some(PathError(format!("unrecognized identifier {name}")))),
             },
         }
     }
@@ -185,9 +165,7 @@ impl<'a> Evaluation<'a> {
             let Item::Value(Value::Array(elements)) = item else {
                 let mut text = String::new();
                 item.print(&mut text);
-                let error = PathError(format!(
-                    "{text} is not array or slice and cannot be filtered"
-                ));
+                let error = PathError(format!("{text} is not array or slice and cannot be filtered"));
                 return (input, Some(error));
             };
             for element in elements {
@@ -227,14 +205,11 @@ impl<'a> Evaluation<'a> {
             [] => Operand::One(Item::Value(element)),
             [Node::Text(text)] => Operand::One(Item::Text(text)),
             [Node::Int(value)] => Operand::One(Item::Int(*value)),
-            [Node::Field(name)] if self.path.allow_missing_keys => element
-                .get(name)
-                .map_or(Operand::None, |value| Operand::One(Item::Value(value))),
+            [Node::Field(name)] if self.path.allow_missing_keys => {
+                element.get(name).map_or(Operand::None, |value| Operand::One(Item::Value(value)))
+            }
             _ => match self.list(vec![Item::Value(element)], steps) {
-                (items, Some(error)) => Operand::Failed {
-                    empty: items.is_empty(),
-                    error,
-                },
+                (items, Some(error)) => Operand::Failed { empty: items.is_empty(), error },
                 (items, None) => match items.as_slice() {
                     [] => Operand::None,
                     [item] => Operand::One(*item),
@@ -295,11 +270,8 @@ fn bounds(length: usize, slice: Slice) -> Result<Option<(usize, usize, usize)>, 
     if start == end {
         return Ok(None);
     }
-    let out_of_bounds = |index: i64| {
-        Err(PathError(format!(
-            "array index out of bounds: index {index}, length {length}"
-        )))
-    };
+    let out_of_bounds =
+        |index: i64| Err(PathError(format!("array index out of bounds: index {index}, length {length}")));
     if start >= length || start < 0 {
         return out_of_bounds(start);
     }
@@ -307,9 +279,7 @@ fn bounds(length: usize, slice: Slice) -> Result<Option<(usize, usize, usize)>, 
         return out_of_bounds(end.saturating_sub(1));
     }
     if start > end {
-        return Err(PathError(format!(
-            "starting index {start} is greater than ending index {end}"
-        )));
+        return Err(PathError(format!("starting index {start} is greater than ending index {end}")));
     }
     let step = slice.step.unwrap_or(1);
     if step <= 0 {
@@ -393,10 +363,7 @@ fn compare(left: Item<'_>, operator: &Operator, right: Item<'_>) -> Result<bool,
         (Basic::String(left), Basic::String(right)) => Some(left.cmp(right)),
         _ => return Err(PathError("incompatible types for comparison".into())),
     };
-    let (less, equal) = (
-        order == Some(Ordering::Less),
-        order == Some(Ordering::Equal),
-    );
+    let (less, equal) = (order == Some(Ordering::Less), order == Some(Ordering::Equal));
     Ok(match operator {
         Operator::Less => less,
         Operator::LessOrEqual => less || equal,

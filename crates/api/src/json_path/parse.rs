@@ -3,11 +3,7 @@
 use super::{Filter, Node, Operator, PathError, Slice};
 
 pub(super) fn parse_template(text: &str) -> Result<Box<[Node]>, PathError> {
-    let mut parser = Parser {
-        input: text,
-        start: 0,
-        position: 0,
-    };
+    let mut parser = Parser { input: text, start: 0, position: 0 };
     let mut root = Vec::new();
     loop {
         let rest = parser.rest();
@@ -65,10 +61,7 @@ impl<'a> Parser<'a> {
     }
 
     fn consume(&mut self) -> &'a str {
-        let text = self
-            .input
-            .get(self.start..self.position)
-            .unwrap_or_default();
+        let text = self.input.get(self.start..self.position).unwrap_or_default();
         self.start = self.position;
         text
     }
@@ -129,9 +122,7 @@ impl<'a> Parser<'a> {
                 Some(c) if is_alphanumeric(c) => nodes.push(self.identifier()),
                 Some(c) => {
                     let code = u32::from(c);
-                    return Err(error(format!(
-                        "unrecognized character in action: U+{code:04X} '{c}'"
-                    )));
+                    return Err(error(format!("unrecognized character in action: U+{code:04X} '{c}'")));
                 }
             }
         }
@@ -159,9 +150,7 @@ impl<'a> Parser<'a> {
         if let Ok(value) = text.parse() {
             return Ok(Node::Int(value));
         }
-        text.parse()
-            .map(Node::Float)
-            .map_err(|_| error(format!("cannot parse number {text}")))
+        text.parse().map(Node::Float).map_err(|_| error(format!("cannot parse number {text}")))
     }
 
     /// Reads a field's name; the point before it has been read.
@@ -192,30 +181,18 @@ impl<'a> Parser<'a> {
             }
         }
         let text = self.consume();
-        let text = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'))
-            .unwrap_or_default();
+        let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or_default();
         if text.contains(',') {
-            let parts = text
-                .split(',')
-                .map(|part| parse_action(&format!("[{}]", part.trim_matches(' '))));
+            let parts = text.split(',').map(|part| parse_action(&format!("[{}]", part.trim_matches(' '))));
             nodes.push(Node::Union(parts.collect::<Result<_, _>>()?));
             return Ok(());
         }
-        let key = text
-            .strip_prefix('\'')
-            .and_then(|text| text.strip_suffix('\''))
-            .filter(|key| !key.contains('\''));
+        let key = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).filter(|key| !key.contains('\''));
         if let Some(key) = key {
             nodes.extend(parse_action(&format!(".{key}"))?);
             return Ok(());
         }
-        nodes.push(Node::Slice(parse_slice(if text == "*" {
-            ":"
-        } else {
-            text
-        })?));
+        nodes.push(Node::Slice(parse_slice(if text == "*" { ":" } else { text })?));
         Ok(())
     }
 
@@ -241,11 +218,7 @@ impl<'a> Parser<'a> {
         let text = self.consume().strip_suffix(")]").unwrap_or_default();
         let Some((left, operator, right)) = split_comparison(text) else {
             let left = parse_action(text)?;
-            return Ok(Node::Filter(Box::new(Filter {
-                left,
-                operator: Operator::Exists,
-                right: Box::default(),
-            })));
+            return Ok(Node::Filter(Box::new(Filter { left, operator: Operator::Exists, right: Box::default() })));
         };
         let operator = match operator {
             "<" => Operator::Less,
@@ -256,11 +229,7 @@ impl<'a> Parser<'a> {
             ">=" => Operator::GreaterOrEqual,
             other => Operator::Unknown(other.into()),
         };
-        Ok(Node::Filter(Box::new(Filter {
-            left: parse_action(left)?,
-            operator,
-            right: parse_action(right)?,
-        })))
+        Ok(Node::Filter(Box::new(Filter { left: parse_action(left)?, operator, right: parse_action(right)? })))
     }
 
     /// Reads a string; its opening quote has been read.
@@ -273,12 +242,9 @@ impl<'a> Parser<'a> {
             }
         }
         let text = self.consume();
-        let inner = text
-            .strip_prefix(quote)
-            .and_then(|text| text.strip_suffix(quote));
+        let inner = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
         let unquoted = inner.and_then(|inner| unquote(inner, quote));
-        let unquoted =
-            unquoted.ok_or_else(|| error(format!("unquote string {text} error invalid syntax")))?;
+        let unquoted = unquoted.ok_or_else(|| error(format!("unquote string {text} error invalid syntax")))?;
         Ok(Node::Text(unquoted.into()))
     }
 }
@@ -290,11 +256,7 @@ fn split_comparison(text: &str) -> Option<(&str, &str, &str)> {
     let (left, rest) = text.split_at_checked(start)?;
     let run = rest.find(|c| !is_operator(c)).unwrap_or(rest.len());
     // Without a right side, the last character of the run is one.
-    let length = if run == rest.len() {
-        run.checked_sub(1)?
-    } else {
-        run
-    };
+    let length = if run == rest.len() { run.checked_sub(1)? } else { run };
     let (operator, right) = rest.split_at_checked(length)?;
     (!operator.is_empty()).then_some((left, operator, right))
 }
@@ -303,40 +265,18 @@ fn parse_slice(text: &str) -> Result<Slice, PathError> {
     let mut parts = text.split(':');
     let start = parts.next().unwrap_or_default();
     let (end, step, more) = (parts.next(), parts.next(), parts.next());
-    let is_number = |part: &str| {
-        part.strip_prefix('-')
-            .unwrap_or(part)
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-    };
-    if more.is_some()
-        || ![Some(start), end, step]
-            .into_iter()
-            .flatten()
-            .all(is_number)
-    {
+    let is_number = |part: &str| part.strip_prefix('-').unwrap_or(part).bytes().all(|byte| byte.is_ascii_digit());
+    if more.is_some() || ![Some(start), end, step].into_iter().flatten().all(is_number) {
         return Err(error(format!("invalid array index {text}")));
     }
     let number = |part: Option<&str>| match part {
         None | Some("") => Ok(None),
-        Some(part) => part
-            .parse::<i64>()
-            .map(Some)
-            .map_err(|_| error(format!("array index {part} is not a number"))),
+        Some(part) => part.parse::<i64>().map(Some).map_err(|_| error(format!("array index {part} is not a number"))),
     };
     let start = number(Some(start))?;
     let end_is_derived = end.is_none();
-    let end = if end_is_derived {
-        Some(start.unwrap_or(0).saturating_add(1))
-    } else {
-        number(end)?
-    };
-    Ok(Slice {
-        start,
-        end,
-        end_is_derived,
-        step: number(step)?,
-    })
+    let end = if end_is_derived { Some(start.unwrap_or(0).saturating_add(1)) } else { number(end)? };
+    Ok(Slice { start, end, end_is_derived, step: number(step)? })
 }
 
 /// Resolves Go's escapes.
@@ -379,17 +319,11 @@ fn unquote(text: &str, quote: char) -> Option<String> {
 }
 
 fn digits(chars: &mut std::str::Chars<'_>, count: usize, radix: u32) -> Option<u32> {
-    (0..count).try_fold(0_u32, |code, _| {
-        code.checked_mul(radix)?
-            .checked_add(chars.next()?.to_digit(radix)?)
-    })
+    (0..count).try_fold(0_u32, |code, _| code.checked_mul(radix)?.checked_add(chars.next()?.to_digit(radix)?))
 }
 
 fn is_terminator(c: char) -> bool {
-    matches!(
-        c,
-        ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}'
-    )
+    matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
 fn is_alphanumeric(c: char) -> bool {

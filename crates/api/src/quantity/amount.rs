@@ -25,10 +25,7 @@ impl Scaled {
         fits.then_some(value)
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the nearest float is what is asked for"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "the nearest float is what is asked for")]
     pub(super) fn value_as_f64(self) -> f64 {
         self.value as f64
     }
@@ -104,10 +101,7 @@ impl Scaled {
         }
         // Same sign, and `self` has the larger scale: bring it to the scale of `other`, in 128 bits.
         let difference = self.scale.abs_diff(other.scale);
-        match 10_i128
-            .checked_pow(difference)
-            .and_then(|power| i128::from(self.value).checked_mul(power))
-        {
+        match 10_i128.checked_pow(difference).and_then(|power| i128::from(self.value).checked_mul(power)) {
             Some(value) => value.cmp(&i128::from(other.value)),
             // Too large for 128 bits is larger in magnitude than any 64-bit integer.
             None => self.value.signum().cmp(&0),
@@ -118,8 +112,7 @@ impl Scaled {
     pub(super) fn canonical(self) -> Option<(i64, i32)> {
         let mut amount = self.value;
         let mut exponent = self.scale;
-        while amount.unsigned_abs() >= 10 && amount.checked_rem(10) == Some(0) && amount != i64::MIN
-        {
+        while amount.unsigned_abs() >= 10 && amount.checked_rem(10) == Some(0) && amount != i64::MIN {
             amount = amount.checked_div(10)?;
             exponent = exponent.checked_add(1)?;
         }
@@ -171,9 +164,7 @@ fn scale_up(value: i64, places: i32) -> (i64, bool) {
 
 /// `value` / 10^`places` rounded away from zero, and whether nothing was lost.
 fn scale_down(value: i64, places: i32) -> (i64, bool) {
-    let power = u32::try_from(places)
-        .ok()
-        .and_then(|places| 10_i64.checked_pow(places));
+    let power = u32::try_from(places).ok().and_then(|places| 10_i64.checked_pow(places));
     let Some(power) = power else {
         return (value.signum(), value == 0);
     };
@@ -187,15 +178,11 @@ fn scale_down(value: i64, places: i32) -> (i64, bool) {
 /// 10^`exponent` as Go's `math.Pow10` computes it: a product or quotient of two table entries.
 pub(super) fn power_of_ten_f64(exponent: i32) -> f64 {
     const SMALL: [f64; 32] = [
-        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-        1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
+        1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
     ];
-    const LARGE: [f64; 10] = [
-        1e0, 1e32, 1e64, 1e96, 1e128, 1e160, 1e192, 1e224, 1e256, 1e288,
-    ];
-    const TINY: [f64; 11] = [
-        1e0, 1e-32, 1e-64, 1e-96, 1e-128, 1e-160, 1e-192, 1e-224, 1e-256, 1e-288, 1e-320,
-    ];
+    const LARGE: [f64; 10] = [1e0, 1e32, 1e64, 1e96, 1e128, 1e160, 1e192, 1e224, 1e256, 1e288];
+    const TINY: [f64; 11] = [1e0, 1e-32, 1e-64, 1e-96, 1e-128, 1e-160, 1e-192, 1e-224, 1e-256, 1e-288, 1e-320];
     let magnitude = usize::try_from(exponent.unsigned_abs()).unwrap_or(usize::MAX);
     let (high, low) = (magnitude >> 5, magnitude & 31);
     let small = SMALL.get(low).copied().unwrap_or(1.0);

@@ -20,10 +20,7 @@ pub(super) struct Decimal {
 
 impl Decimal {
     pub(super) fn from_scaled(value: i64, scale: i32) -> Self {
-        Self {
-            unscaled: BigInt::from(value),
-            scale: scale.saturating_neg(),
-        }
+        Self { unscaled: BigInt::from(value), scale: scale.saturating_neg() }
     }
 
     pub(super) fn sign(&self) -> i32 {
@@ -35,35 +32,19 @@ impl Decimal {
     }
 
     pub(super) fn negated(&self) -> Self {
-        Self {
-            unscaled: negate(&self.unscaled),
-            scale: self.scale,
-        }
+        Self { unscaled: negate(&self.unscaled), scale: self.scale }
     }
 
     pub(super) fn plus(&self, other: &Self) -> Self {
         let scale = self.scale.max(other.scale);
         let (Some(left), Some(right)) = (self.at_scale(scale), other.at_scale(scale)) else {
-            return if self.cmp_magnitude(other) == Ordering::Less {
-                other.clone()
-            } else {
-                self.clone()
-            };
+            return if self.cmp_magnitude(other) == Ordering::Less { other.clone() } else { self.clone() };
         };
-        Self {
-            unscaled: left.checked_add(&right).unwrap_or_default(),
-            scale,
-        }
+        Self { unscaled: left.checked_add(&right).unwrap_or_default(), scale }
     }
 
     pub(super) fn times(&self, factor: i64) -> Self {
-        Self {
-            unscaled: self
-                .unscaled
-                .checked_mul(&BigInt::from(factor))
-                .unwrap_or_default(),
-            scale: self.scale,
-        }
+        Self { unscaled: self.unscaled.checked_mul(&BigInt::from(factor)).unwrap_or_default(), scale: self.scale }
     }
 
     pub(super) fn unscaled_fits_i64(&self) -> bool {
@@ -77,10 +58,7 @@ impl Decimal {
     /// Rounds away from zero to `scale` fraction digits; the result has exactly that scale, unless it lies
     /// further away than [`MAX_SHIFT`].
     pub(super) fn rounded_up(&self, scale: i32) -> Self {
-        if let Some(unscaled) = (scale >= self.scale)
-            .then(|| self.at_scale(scale))
-            .flatten()
-        {
+        if let Some(unscaled) = (scale >= self.scale).then(|| self.at_scale(scale)).flatten() {
             return Self { unscaled, scale };
         }
         if scale >= self.scale {
@@ -89,21 +67,12 @@ impl Decimal {
         let shift = self.scale.abs_diff(scale);
         let signum = BigInt::from(self.sign());
         if shift > MAX_SHIFT && u64::from(shift) > self.unscaled.bits() {
-            return Self {
-                unscaled: signum,
-                scale,
-            };
+            return Self { unscaled: signum, scale };
         }
         let divisor = power_of_ten(shift);
         let quotient = self.unscaled.checked_div(&divisor).unwrap_or_default();
-        let exact = quotient
-            .checked_mul(&divisor)
-            .is_some_and(|product| product == self.unscaled);
-        let unscaled = if exact {
-            quotient
-        } else {
-            quotient.checked_add(&signum).unwrap_or_default()
-        };
+        let exact = quotient.checked_mul(&divisor).is_some_and(|product| product == self.unscaled);
+        let unscaled = if exact { quotient } else { quotient.checked_add(&signum).unwrap_or_default() };
         Self { unscaled, scale }
     }
 
@@ -121,11 +90,7 @@ impl Decimal {
         if shift < 19 && self.unscaled < BigInt::from(i64::MAX) {
             let divisor = 10_i64.checked_pow(shift).unwrap_or(i64::MAX);
             let quotient = low.checked_div(divisor).unwrap_or(0);
-            return if low.checked_rem(divisor) == Some(0) {
-                quotient
-            } else {
-                quotient.wrapping_add(1)
-            };
+            return if low.checked_rem(divisor) == Some(0) { quotient } else { quotient.wrapping_add(1) };
         }
         if shift > MAX_SHIFT && u64::from(shift) > self.unscaled.bits() {
             return i64::from(self.sign() > 0);
@@ -133,9 +98,7 @@ impl Decimal {
         // Euclidean division: the remainder is never negative.
         let divisor = power_of_ten(shift);
         let mut quotient = self.unscaled.checked_div(&divisor).unwrap_or_default();
-        let exact = quotient
-            .checked_mul(&divisor)
-            .is_some_and(|product| product == self.unscaled);
+        let exact = quotient.checked_mul(&divisor).is_some_and(|product| product == self.unscaled);
         if !exact && self.sign() < 0 {
             quotient = quotient.checked_sub(&BigInt::from(1)).unwrap_or_default();
         }
@@ -165,9 +128,7 @@ impl Decimal {
         // The ranges overlap, so the shift is at most about the number of digits at hand.
         let scale = self.scale.max(other.scale);
         let aligned = |it: &Self| {
-            it.unscaled
-                .checked_mul(&power_of_ten(scale.abs_diff(it.scale)))
-                .map(|product| product.into_parts().1)
+            it.unscaled.checked_mul(&power_of_ten(scale.abs_diff(it.scale))).map(|product| product.into_parts().1)
         };
         aligned(self).cmp(&aligned(other))
     }
@@ -224,15 +185,6 @@ pub(super) fn negate(value: &BigInt) -> BigInt {
 
 /// The low 64 bits in two's complement, as Go's `big.Int.Int64` gives them.
 fn wrap_to_i64(value: &BigInt) -> i64 {
-    let low = value
-        .magnitude()
-        .iter_u64_digits()
-        .next()
-        .unwrap_or(0)
-        .cast_signed();
-    if value.sign() == Sign::Minus {
-        low.wrapping_neg()
-    } else {
-        low
-    }
+    let low = value.magnitude().iter_u64_digits().next().unwrap_or(0).cast_signed();
+    if value.sign() == Sign::Minus { low.wrapping_neg() } else { low }
 }

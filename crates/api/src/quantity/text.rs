@@ -50,11 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Quantity, ParseError> {
     }
     if let Some(scaled) = parse_scaled(&parts, unit) {
         let written = keeps_text(&parts, unit, scaled) && !is_canonical(text, &parts, unit, format);
-        return Ok(Quantity {
-            amount: Amount::Scaled(scaled),
-            format,
-            written: written.then(|| text.into()),
-        });
+        return Ok(Quantity { amount: Amount::Scaled(scaled), format, written: written.then(|| text.into()) });
     }
     parse_decimal(&parts, unit, format)
 }
@@ -67,13 +63,7 @@ fn split(text: &str) -> Result<Parts<'_>, ParseError> {
     };
     let rest = rest.unwrap_or_default().trim_start_matches('0');
     if rest.is_empty() {
-        return Ok(Parts {
-            negative: false,
-            number: "0",
-            whole: "0",
-            fraction: "",
-            suffix: "",
-        });
+        return Ok(Parts { negative: false, number: "0", whole: "0", fraction: "", suffix: "" });
     }
     let (whole, rest) = split_digits(rest);
     let (fraction, suffix) = match rest.strip_prefix('.') {
@@ -81,27 +71,17 @@ fn split(text: &str) -> Result<Parts<'_>, ParseError> {
         None => ("", rest),
     };
     let number = text.strip_suffix(suffix).unwrap_or(text);
-    let letters =
-        suffix.trim_start_matches(['e', 'E', 'i', 'n', 'u', 'm', 'k', 'K', 'M', 'G', 'T', 'P']);
+    let letters = suffix.trim_start_matches(['e', 'E', 'i', 'n', 'u', 'm', 'k', 'K', 'M', 'G', 'T', 'P']);
     let exponent = letters.strip_prefix(['-', '+']).unwrap_or(letters);
     if !split_digits(exponent).1.is_empty() {
         return Err(ParseError::Format);
     }
     let whole = if whole.is_empty() { "0" } else { whole };
-    Ok(Parts {
-        negative,
-        number,
-        whole,
-        fraction,
-        suffix,
-    })
+    Ok(Parts { negative, number, whole, fraction, suffix })
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .bytes()
-        .position(|byte| !byte.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
@@ -126,21 +106,11 @@ fn interpret(suffix: &str) -> Option<(Unit, Format)> {
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
             // Kubernetes keeps the low 32 bits.
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the truncation is Kubernetes' own"
-            )]
+            #[expect(clippy::cast_possible_truncation, reason = "the truncation is Kubernetes' own")]
             return Some((Unit::Ten(exponent as i32), Format::DecimalExponent));
         }
     };
-    Some((
-        unit,
-        if matches!(unit, Unit::Two(_)) {
-            Format::BinarySi
-        } else {
-            Format::DecimalSi
-        },
-    ))
+    Some((unit, if matches!(unit, Unit::Two(_)) { Format::BinarySi } else { Format::DecimalSi }))
 }
 
 /// The decimal suffix for an exponent; Kubernetes prints none for those it does not know.
@@ -176,22 +146,13 @@ fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<Scaled> {
     let whole = i32::try_from(parts.whole.len()).ok()?;
     let fraction = i32::try_from(parts.fraction.len()).ok()?;
     let (precision, factor, scale) = match unit {
-        Unit::Ten(exponent) => (
-            I64_DIGITS.checked_sub(whole)?.checked_sub(fraction)?,
-            1,
-            exponent.checked_sub(fraction)?,
-        ),
+        Unit::Ten(exponent) => {
+            (I64_DIGITS.checked_sub(whole)?.checked_sub(fraction)?, 1, exponent.checked_sub(fraction)?)
+        }
         Unit::Two(exponent) if fraction == 0 => {
             // 2^10 takes about three decimal digits of the fifteen that are spent here.
-            let taken = i32::try_from(exponent)
-                .ok()?
-                .checked_mul(3)?
-                .checked_div(10)?;
-            (
-                14_i32.checked_sub(whole)?.checked_sub(taken)?,
-                1_i64.checked_shl(exponent)?,
-                0,
-            )
+            let taken = i32::try_from(exponent).ok()?.checked_mul(3)?.checked_div(10)?;
+            (14_i32.checked_sub(whole)?.checked_sub(taken)?, 1_i64.checked_shl(exponent)?, 0)
         }
         Unit::Two(_) => return None,
     };
@@ -199,43 +160,22 @@ fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<Scaled> {
         return None;
     }
     let digits = parts.whole.bytes().chain(parts.fraction.bytes());
-    let value = digits.fold(0_i64, |value, digit| {
-        value
-            .wrapping_mul(10)
-            .wrapping_add(i64::from(digit.wrapping_sub(b'0')))
-    });
+    let value =
+        digits.fold(0_i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit.wrapping_sub(b'0'))));
     let (value, fits) = multiply(value, factor);
-    fits.then_some(Scaled {
-        value: if parts.negative {
-            value.wrapping_neg()
-        } else {
-            value
-        },
-        scale,
-    })
+    fits.then_some(Scaled { value: if parts.negative { value.wrapping_neg() } else { value }, scale })
 }
 
 /// Whether Kubernetes remembers the text as written because it takes it to be canonical.
 fn keeps_text(parts: &Parts<'_>, unit: Unit, amount: Scaled) -> bool {
     match unit {
         Unit::Two(exponent) => {
-            let written = amount
-                .value
-                .unsigned_abs()
-                .checked_shr(exponent)
-                .unwrap_or(0);
+            let written = amount.value.unsigned_abs().checked_shr(exponent).unwrap_or(0);
             exponent.checked_rem(10) == Some(0) && written & 7 != 0
         }
         Unit::Ten(_) => {
             let (whole, fraction) = (parts.whole.as_bytes(), parts.fraction.as_bytes());
-            let thousands = whole
-                .iter()
-                .chain(fraction)
-                .rev()
-                .take(3)
-                .filter(|digit| **digit == b'0')
-                .count()
-                == 3;
+            let thousands = whole.iter().chain(fraction).rev().take(3).filter(|digit| **digit == b'0').count() == 3;
             amount.scale.checked_rem(3) == Some(0) && !thousands && whole.first() != Some(&b'0')
         }
     }
@@ -245,18 +185,11 @@ fn keeps_text(parts: &Parts<'_>, unit: Unit, amount: Scaled) -> bool {
 fn is_canonical(text: &str, parts: &Parts<'_>, unit: Unit, format: Format) -> bool {
     let suffix = match unit {
         Unit::Ten(exponent) if format == Format::DecimalExponent => {
-            exponent != 0
-                && parts
-                    .suffix
-                    .strip_prefix('e')
-                    .is_some_and(|digits| is_number_text(digits, exponent))
+            exponent != 0 && parts.suffix.strip_prefix('e').is_some_and(|digits| is_number_text(digits, exponent))
         }
         _ => true,
     };
-    suffix
-        && !text.starts_with(['+', '0'])
-        && !text.starts_with("-0")
-        && !parts.number.contains('.')
+    suffix && !text.starts_with(['+', '0']) && !text.starts_with("-0") && !parts.number.contains('.')
 }
 
 /// Whether `digits` is how `number` is printed.
@@ -265,11 +198,7 @@ fn is_number_text(digits: &str, number: i32) -> bool {
 }
 
 /// The amount as a decimal, rounded up to a nano and, if binary, capped.
-fn parse_decimal(
-    parts: &Parts<'_>,
-    unit: Unit,
-    mut format: Format,
-) -> Result<Quantity, ParseError> {
+fn parse_decimal(parts: &Parts<'_>, unit: Unit, mut format: Format) -> Result<Quantity, ParseError> {
     let fraction = i32::try_from(parts.fraction.len()).map_err(|_| ParseError::Numeric)?;
     let digits: Vec<u8> = parts.whole.bytes().chain(parts.fraction.bytes()).collect();
     let mut unscaled = BigInt::parse_bytes(&digits, 10).ok_or(ParseError::Numeric)?;
@@ -277,16 +206,10 @@ fn parse_decimal(
     match unit {
         Unit::Ten(exponent) => scale = scale.checked_sub(exponent).ok_or(ParseError::Numeric)?,
         Unit::Two(exponent) => {
-            unscaled = BigInt::from(2)
-                .pow(exponent)
-                .checked_mul(&unscaled)
-                .ok_or(ParseError::Numeric)?;
+            unscaled = BigInt::from(2).pow(exponent).checked_mul(&unscaled).ok_or(ParseError::Numeric)?;
         }
     }
-    if scale
-        .checked_add(NANO)
-        .is_none_or(|shift| shift < 0 && shift.unsigned_abs() > MAX_SHIFT)
-    {
+    if scale.checked_add(NANO).is_none_or(|shift| shift < 0 && shift.unsigned_abs() > MAX_SHIFT) {
         return Err(ParseError::Numeric);
     }
     let mut amount = Decimal { unscaled, scale };
@@ -305,11 +228,7 @@ fn parse_decimal(
     if parts.negative {
         amount = amount.negated();
     }
-    Ok(Quantity {
-        amount: Amount::Decimal(Box::new(amount)),
-        format,
-        written: None,
-    })
+    Ok(Quantity { amount: Amount::Decimal(Box::new(amount)), format, written: None })
 }
 
 /// Writes the shortest text in the quantity's notation, with an exponent that is a multiple of three.
@@ -344,14 +263,10 @@ pub(super) fn write_canonical(quantity: &Quantity, f: &mut fmt::Formatter<'_>) -
 }
 
 /// Writes the digits so that the exponent, which is returned, is a multiple of three.
-fn write_decimal_mantissa(
-    decimal: &Decimal,
-    f: &mut fmt::Formatter<'_>,
-) -> Result<i32, fmt::Error> {
+fn write_decimal_mantissa(decimal: &Decimal, f: &mut fmt::Formatter<'_>) -> Result<i32, fmt::Error> {
     let digits = decimal.unscaled.to_string();
     let mantissa = digits.trim_end_matches('0');
-    let zeros =
-        i32::try_from(digits.len().saturating_sub(mantissa.len())).map_err(|_| fmt::Error)?;
+    let zeros = i32::try_from(digits.len().saturating_sub(mantissa.len())).map_err(|_| fmt::Error)?;
     let exponent = decimal.scale.saturating_neg().saturating_add(zeros);
     let surplus = exponent.rem_euclid(3);
     f.write_str(mantissa)?;
@@ -370,10 +285,7 @@ fn binary_digits(quantity: &Quantity) -> Option<(String, i32)> {
         }
         if let Some(mut value) = whole.as_i64() {
             let mut times = 0_i32;
-            while value.unsigned_abs() >= 1024
-                && value.checked_rem(1024) == Some(0)
-                && value != i64::MIN
-            {
+            while value.unsigned_abs() >= 1024 && value.checked_rem(1024) == Some(0) && value != i64::MIN {
                 value = value.checked_div(1024)?;
                 times = times.checked_add(1)?;
             }

@@ -52,20 +52,14 @@ impl VersionRange {
     /// # Errors
     /// The first part that is empty or holds no version.
     pub fn parse(text: &str) -> Result<Self, RangeError> {
-        let alternatives = text
-            .split("||")
-            .map(parse_conjunction)
-            .collect::<Result<_, _>>()?;
+        let alternatives = text.split("||").map(parse_conjunction).collect::<Result<_, _>>()?;
         Ok(Self { alternatives })
     }
 
     /// Whether `version` lies in the range. Pre-releases are ordered like any version.
     #[must_use]
     pub fn matches(&self, version: &Version) -> bool {
-        self.alternatives.iter().any(|all| {
-            all.iter()
-                .all(|one| one.comparator.holds(version.cmp(&one.version)))
-        })
+        self.alternatives.iter().any(|all| all.iter().all(|one| one.comparator.holds(version.cmp(&one.version))))
     }
 }
 
@@ -124,23 +118,16 @@ fn parse_conjunction(text: &str) -> Result<Box<[Comparison]>, RangeError> {
             return Err(RangeError::Empty);
         }
         while !rest.is_empty() {
-            let found = Comparator::ALL
-                .into_iter()
-                .find_map(|it| rest.strip_prefix(it.text()).map(|rest| (it, rest)));
+            let found = Comparator::ALL.into_iter().find_map(|it| rest.strip_prefix(it.text()).map(|rest| (it, rest)));
             let (comparator, after) = found.unwrap_or((Comparator::Equal, rest));
             let after = after.trim_start();
-            let end = after
-                .find(|c: char| c.is_whitespace() || "<>=!".contains(c))
-                .unwrap_or(after.len());
+            let end = after.find(|c: char| c.is_whitespace() || "<>=!".contains(c)).unwrap_or(after.len());
             let (version, after) = after.split_at_checked(end).unwrap_or((after, ""));
             if version.is_empty() {
                 return Err(RangeError::MissingVersion(comparator.text()));
             }
             let version = Version::parse_tolerant(version).map_err(RangeError::Version)?;
-            comparisons.push(Comparison {
-                comparator,
-                version,
-            });
+            comparisons.push(Comparison { comparator, version });
             rest = after.trim_start();
         }
     }
@@ -154,11 +141,7 @@ mod tests {
     #[track_caller]
     fn check(range: &str, version: &str, matches: bool) {
         let version = Version::parse_tolerant(version).unwrap();
-        assert_eq!(
-            VersionRange::parse(range).unwrap().matches(&version),
-            matches,
-            "{version} in {range}"
-        );
+        assert_eq!(VersionRange::parse(range).unwrap().matches(&version), matches, "{version} in {range}");
     }
 
     #[test]
@@ -175,12 +158,7 @@ mod tests {
 
     #[test]
     fn comma_and_space_mean_and_while_bars_mean_or() {
-        for range in [
-            ">=1.2.0 <2.0.0",
-            ">=1.2.0,<2.0.0",
-            ">=1.2.0, <2.0.0",
-            ">=1.2.0<2.0.0",
-        ] {
+        for range in [">=1.2.0 <2.0.0", ">=1.2.0,<2.0.0", ">=1.2.0, <2.0.0", ">=1.2.0<2.0.0"] {
             check(range, "1.9.0", true);
             check(range, "2.0.0", false);
         }
@@ -192,8 +170,8 @@ mod tests {
     #[test]
     fn bad_ranges_are_errors() {
         for range in [
-            "", "  ", "||", "1.0.0 ||", ">=1.0.0,", ",<1.0.0", ">", ">=>1.0.0", "~1.0.0",
-            ">=1.0.x", "=>1.0.0", "==1.0.0",
+            "", "  ", "||", "1.0.0 ||", ">=1.0.0,", ",<1.0.0", ">", ">=>1.0.0", "~1.0.0", ">=1.0.x", "=>1.0.0",
+            "==1.0.0",
         ] {
             assert!(VersionRange::parse(range).is_err(), "{range}");
         }
@@ -201,9 +179,6 @@ mod tests {
 
     #[test]
     fn text_is_canonical() {
-        assert_eq!(
-            VersionRange::parse(" >= v1.2 ,<2||1").unwrap().to_string(),
-            ">=1.2.0 <2.0.0 || =1.0.0"
-        );
+        assert_eq!(VersionRange::parse(" >= v1.2 ,<2||1").unwrap().to_string(), ">=1.2.0 <2.0.0 || =1.0.0");
     }
 }

@@ -100,9 +100,9 @@ impl Shape {
             (Kind::Integer, json::Value::Int(number)) => Value::Int(*number),
             (Kind::Boolean, json::Value::Bool(truth)) => Value::Bool(*truth),
             (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
-            (Kind::List(_, ListMeaning::Invalid(meaning)), json::Value::Array(_)) => failed(&format!(
-                "invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {meaning}"
-            )),
+            (Kind::List(_, ListMeaning::Invalid(meaning)), json::Value::Array(_)) => {
+                failed(&format!("invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {meaning}"))
+            }
             (Kind::List(..), json::Value::Array(_)) => Value::List(List::Shaped(document, self)),
             (Kind::Number, json::Value::Int(number)) => Value::Double(*number as f64),
             (Kind::Number, json::Value::Float(number)) => Value::Double(number.get()),
@@ -128,7 +128,9 @@ impl Shape {
             json::Value::Object(_) => "map[string]interface {}",
         };
         match &self.kind {
-            Kind::IntOrString => "invalid data, expected XIntOrString value to be either a string or integer".to_owned(),
+            Kind::IntOrString => {
+                "invalid data, expected XIntOrString value to be either a string or integer".to_owned()
+            }
             Kind::Object(_) | Kind::Map(_) => {
                 "invalid data, expected a map for the provided schema with type=object".to_owned()
             }

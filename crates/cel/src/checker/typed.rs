@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::env::{Env, Function, Resolved};
-use crate::syntax::ast::{Ast, ExprId, Name};
+use crate::syntax::ast::{Ast, ExprId, ExprKind, Name};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -104,6 +104,15 @@ impl TypedAst {
     /// The type of a node.
     pub fn type_of(&self, id: ExprId) -> &Type {
         self.types.get(id.index()).unwrap_or(&Type::Dyn)
+    }
+
+    /// The full name of the function that a node calls, if it is a call.
+    pub fn called_name(&self, id: ExprId) -> Option<&str> {
+        match (&self.ast[id].kind, self.reference(id)) {
+            (ExprKind::Call { .. }, Reference::Function { function, .. }) => Some(&function.name),
+            (ExprKind::Call { function, .. }, _) => Some(function),
+            _ => None,
+        }
     }
 
     /// What a node refers to.

@@ -7,8 +7,11 @@ use super::function::{Implementation, OVERLOADS_MAX, Resolved};
 use super::{
     Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, Singleton, TypeProvider, Variable,
 };
+use crate::checker::Validator;
 use crate::cost::Price;
+use crate::syntax;
 use crate::syntax::ast::Name;
+use crate::syntax::macros::{Macro, MacroTable};
 use crate::types::{Signature, Type};
 use crate::value::{EvalError, Value};
 
@@ -25,6 +28,8 @@ pub struct Library {
     pub singletons: &'static [Singleton],
     /// Names of types that expressions can use as values: `int`, `net.IP`.
     pub types: Vec<(&'static str, Type)>,
+    /// Its macros, of all versions.
+    pub macros: &'static [Macro],
 }
 
 /// Why an environment cannot be built.
@@ -58,6 +63,9 @@ impl Builder {
             functions: HashMap::new(),
             provider: Arc::new(NoTypes),
             options: super::Options::default(),
+            syntax: syntax::Options::default(),
+            macros: MacroTable::empty(),
+            validators: Vec::new(),
         };
         Builder { inner, error: None }
     }
@@ -101,6 +109,29 @@ impl Builder {
         self
     }
 
+    /// Changes what an expression's text may hold, and how large it may be.
+    #[must_use]
+    pub fn syntax(mut self, change: impl FnOnce(&mut syntax::Options)) -> Self {
+        change(&mut self.inner.syntax);
+        self
+    }
+
+    /// Adds macros; they replace earlier ones for the same calls.
+    #[must_use]
+    pub fn macros<'m>(mut self, macros: impl IntoIterator<Item = &'m Macro>) -> Self {
+        self.inner.macros = self.inner.macros.with(macros);
+        self
+    }
+
+    /// Adds something to examine once an expression has checked. One that is there already is not added again.
+    #[must_use]
+    pub fn validator(mut self, validator: Validator) -> Self {
+        if !self.inner.validators.iter().any(|known| known.name() == validator.name()) {
+            self.inner.validators.push(validator);
+        }
+        self
+    }
+
     /// Adds a library, up to its version.
     #[must_use]
     pub fn library(mut self, library: &Library) -> Self {
@@ -122,6 +153,9 @@ impl Builder {
                 }
                 None => self.error = Some(EnvError::Signature(overload.signature.to_owned())),
             }
+        }
+        if !library.macros.is_empty() {
+            self.inner.macros = self.inner.macros.with(library.macros);
         }
         for singleton in library.singletons {
             let name = Name::from_static(singleton.function);

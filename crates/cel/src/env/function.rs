@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cost::Price;
 use crate::syntax::ast::Name;
-use crate::types::{Signature, Type};
+use crate::types::{Opaque, Signature, Type};
 use crate::value::{EvalError, Value};
 
 /// The code of a function. Receives the operands, the receiver first.
@@ -118,12 +118,22 @@ pub struct Resolved {
     pub signature: Signature,
     /// Some parameter or the result has a type parameter.
     pub generic: bool,
+    /// The signature with its type parameters numbered, if it has any.
+    pub(crate) pattern: Option<Pattern>,
     /// What a call costs.
     pub price: Price,
     /// What a call does.
     pub implementation: Implementation,
     /// What can be done before the first call.
     pub plan_time: PlanTime,
+}
+
+/// The types of a generic signature, its type parameters written as variables `0`, `1`, ….
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) parameters: Vec<Type>,
+    pub(crate) result: Type,
+    pub(crate) variable_count: u32,
 }
 
 /// A function: its name and overloads, at most 64.
@@ -157,8 +167,9 @@ impl Overload {
 impl Resolved {
     /// An overload with the host's own closure.
     pub(crate) fn new(id: Name, signature: Signature, price: Price, implementation: Implementation) -> Self {
-        let generic = signature.parameters.iter().chain([&signature.result]).any(has_parameter);
-        Resolved { id, signature, generic, price, implementation, plan_time: PlanTime::Nothing }
+        let pattern = Pattern::new(&signature);
+        let generic = pattern.is_some();
+        Resolved { id, signature, generic, pattern, price, implementation, plan_time: PlanTime::Nothing }
     }
 
     /// The operands have the kinds that the parameters ask for, as far as kinds go.
@@ -168,14 +179,34 @@ impl Resolved {
     }
 }
 
-fn has_parameter(of: &Type) -> bool {
+impl Pattern {
+    fn new(signature: &Signature) -> Option<Self> {
+        let mut names = Vec::new();
+        let result = numbered(&signature.result, &mut names);
+        let parameters = signature.parameters.iter().map(|parameter| numbered(parameter, &mut names)).collect();
+        let variable_count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        (variable_count > 0).then_some(Pattern { parameters, result, variable_count })
+    }
+}
+
+/// The type with each type parameter replaced by its number, in the order of their first appearance.
+fn numbered<'t>(of: &'t Type, names: &mut Vec<&'t Name>) -> Type {
     match of {
-        Type::Param(_) => true,
-        Type::List(element) => has_parameter(element),
-        Type::Map(entry) => has_parameter(&entry.0) || has_parameter(&entry.1),
-        Type::Type(Some(inner)) => has_parameter(inner),
-        Type::Opaque(opaque) => opaque.parameters.iter().any(has_parameter),
-        _ => false,
+        Type::Param(name) => {
+            let number = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                names.push(name);
+                names.len().saturating_sub(1)
+            });
+            Type::Var(u32::try_from(number).unwrap_or(u32::MAX))
+        }
+        Type::List(element) => Type::list(numbered(element, names)),
+        Type::Map(entry) => Type::map(numbered(&entry.0, names), numbered(&entry.1, names)),
+        Type::Type(Some(inner)) => Type::type_of(numbered(inner, names)),
+        Type::Opaque(opaque) => {
+            let parameters = opaque.parameters.iter().map(|parameter| numbered(parameter, names)).collect();
+            Type::Opaque(Arc::new(Opaque { name: opaque.name.clone(), parameters }))
+        }
+        other => other.clone(),
     }
 }
 

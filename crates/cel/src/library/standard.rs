@@ -28,6 +28,7 @@ pub fn standard() -> Library {
         version: LibraryVersion(0),
         overloads: &OVERLOADS,
         singletons: SINGLETONS,
+        macros: crate::syntax::macros::STANDARD,
         types: vec![
             ("bool", Type::Bool),
             ("bytes", Type::Bytes),

@@ -44,8 +44,8 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
     let mut parser = Parser {
         pattern,
         flags: Flags { fold: false, dot_matches_newline: false, multi_line: false, swap_greed: false },
-        stack: Vec::new(),
-        tree: Tree::default(),
+        stack: Vec::with_capacity(8),
+        tree: Tree { nodes: Vec::with_capacity(pattern.len().min(32)), ..Tree::default() },
         group_names: Vec::new(),
         budget: stack::Budget::default(),
     };

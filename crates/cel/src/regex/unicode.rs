@@ -70,13 +70,13 @@ pub(super) fn property(name: &str) -> Option<Property> {
     if is("assigned") {
         return Some(Property::Assigned);
     }
-    if let Some(category) = CATEGORIES.iter().find(|category| is(category)) {
+    if let Some(category) = CATEGORIES.split(' ').find(|category| is(category)) {
         return Some(Property::Category(category));
     }
     if let Some((_, category)) = CATEGORY_ALIASES.iter().find(|(alias, _)| is(alias)) {
         return Some(Property::Category(category));
     }
-    SCRIPTS.iter().find(|script| is(script)).map(|script| Property::Script(script))
+    SCRIPTS.split(' ').find(|script| is(script)).map(Property::Script)
 }
 
 /// The code points of a property, with those of the other letter case when `fold` is set.
@@ -146,10 +146,9 @@ fn table(class: &str) -> ClassUnicode {
     }
 }
 
-const CATEGORIES: &[&str] = &[
-    "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "LC", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl",
-    "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs",
-];
+const CATEGORIES: &str = "\
+    C Cc Cf Cn Co Cs L LC Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp \
+    Zs";
 
 const CATEGORY_ALIASES: &[(&str, &str)] = &[
     ("CasedLetter", "LC"),
@@ -198,125 +197,16 @@ const CATEGORY_ALIASES: &[(&str, &str)] = &[
 
 /// Go 1.26 looks for the name without underscores in a table with underscores, and so does not find scripts of several
 /// words (Go issue 77698, mended in Go 1.27). They are left out here, so that what is rejected there is rejected here.
-const SCRIPTS: &[&str] = &[
-    "Adlam",
-    "Ahom",
-    "Arabic",
-    "Armenian",
-    "Avestan",
-    "Balinese",
-    "Bamum",
-    "Batak",
-    "Bengali",
-    "Bhaiksuki",
-    "Bopomofo",
-    "Brahmi",
-    "Braille",
-    "Buginese",
-    "Buhid",
-    "Carian",
-    "Chakma",
-    "Cham",
-    "Cherokee",
-    "Chorasmian",
-    "Common",
-    "Coptic",
-    "Cuneiform",
-    "Cypriot",
-    "Cyrillic",
-    "Deseret",
-    "Devanagari",
-    "Dogra",
-    "Duployan",
-    "Elbasan",
-    "Elymaic",
-    "Ethiopic",
-    "Georgian",
-    "Glagolitic",
-    "Gothic",
-    "Grantha",
-    "Greek",
-    "Gujarati",
-    "Gurmukhi",
-    "Han",
-    "Hangul",
-    "Hanunoo",
-    "Hatran",
-    "Hebrew",
-    "Hiragana",
-    "Inherited",
-    "Javanese",
-    "Kaithi",
-    "Kannada",
-    "Katakana",
-    "Kawi",
-    "Kharoshthi",
-    "Khmer",
-    "Khojki",
-    "Khudawadi",
-    "Lao",
-    "Latin",
-    "Lepcha",
-    "Limbu",
-    "Lisu",
-    "Lycian",
-    "Lydian",
-    "Mahajani",
-    "Makasar",
-    "Malayalam",
-    "Mandaic",
-    "Manichaean",
-    "Marchen",
-    "Medefaidrin",
-    "Miao",
-    "Modi",
-    "Mongolian",
-    "Mro",
-    "Multani",
-    "Myanmar",
-    "Nabataean",
-    "Nandinagari",
-    "Newa",
-    "Nko",
-    "Nushu",
-    "Ogham",
-    "Oriya",
-    "Osage",
-    "Osmanya",
-    "Palmyrene",
-    "Phoenician",
-    "Rejang",
-    "Runic",
-    "Samaritan",
-    "Saurashtra",
-    "Sharada",
-    "Shavian",
-    "Siddham",
-    "Sinhala",
-    "Sogdian",
-    "Soyombo",
-    "Sundanese",
-    "Syriac",
-    "Tagalog",
-    "Tagbanwa",
-    "Takri",
-    "Tamil",
-    "Tangsa",
-    "Tangut",
-    "Telugu",
-    "Thaana",
-    "Thai",
-    "Tibetan",
-    "Tifinagh",
-    "Tirhuta",
-    "Toto",
-    "Ugaritic",
-    "Vai",
-    "Vithkuqi",
-    "Wancho",
-    "Yezidi",
-    "Yi",
-];
+const SCRIPTS: &str = "\
+    Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi Braille \
+    Buginese Buhid Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret \
+    Devanagari Dogra Duployan Elbasan Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati \
+    Gurmukhi Han Hangul Hanunoo Hatran Hebrew Hiragana Inherited Javanese Kaithi Kannada Katakana Kawi \
+    Kharoshthi Khmer Khojki Khudawadi Lao Latin Lepcha Limbu Lisu Lycian Lydian Mahajani Makasar Malayalam \
+    Mandaic Manichaean Marchen Medefaidrin Miao Modi Mongolian Mro Multani Myanmar Nabataean Nandinagari \
+    Newa Nko Nushu Ogham Oriya Osage Osmanya Palmyrene Phoenician Rejang Runic Samaritan Saurashtra Sharada \
+    Shavian Siddham Sinhala Sogdian Soyombo Sundanese Syriac Tagalog Tagbanwa Takri Tamil Tangsa Tangut \
+    Telugu Thaana Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Vai Vithkuqi Wancho Yezidi Yi";
 
 #[cfg(test)]
 mod tests {
@@ -324,7 +214,8 @@ mod tests {
 
     #[test]
     fn every_name_has_code_points() {
-        let names = CATEGORIES.iter().chain(CATEGORY_ALIASES.iter().map(|(alias, _)| alias)).chain(SCRIPTS);
+        let names =
+            CATEGORIES.split(' ').chain(CATEGORY_ALIASES.iter().map(|(alias, _)| *alias)).chain(SCRIPTS.split(' '));
         for name in names {
             let property = property(name).unwrap();
             let empty = property_class(property, false).ranges().is_empty();

@@ -71,13 +71,14 @@ struct Parser<'a> {
 
 /// How strongly a binary operator below `&&` binds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Binding {
+pub(crate) enum Binding {
     Relation,
     Sum,
     Product,
 }
 
-fn binary_operator(kind: Kind) -> Option<(Binding, Name)> {
+/// How strongly a token binds as a binary operator, and the function it stands for.
+pub(crate) fn binary_operator(kind: Kind) -> Option<(Binding, Name)> {
     Some(match kind {
         Kind::Less => (Binding::Relation, operator::LESS),
         Kind::LessEquals => (Binding::Relation, operator::LESS_EQUALS),

@@ -25,10 +25,8 @@ impl Value<'_> {
             (Value::Duration(a), Value::Duration(b)) => a == b,
             (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Type(a), Value::Type(b)) => a.name() == b.name(),
-            (Value::List(List::Host(a)), b) => match a.equals(b) {
-                Some(answer) => answer?,
-                None => return list_equals(&List::Host(*a), b),
-            },
+            (Value::List(List::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
+            (Value::Map(Map::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
             (Value::List(a), b) => return list_equals(a, b),
             (Value::Map(a), Value::Map(b)) => return map_equals(a, b),
             (Value::Optional(None), Value::Optional(None)) => true,

@@ -21,16 +21,6 @@ pub trait HostList: fmt::Debug + Send + Sync {
 
     /// The element at an index below [`len`](Self::len).
     fn get(&self, index: usize) -> Option<Value<'_>>;
-
-    /// Overrides `this == other`, for lists with a meaning of their own, such as sets.
-    fn equals(&self, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
-        None
-    }
-
-    /// Overrides `this + other`.
-    fn concat<'v>(&'v self, _other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
-        None
-    }
 }
 
 /// A map that the host keeps.
@@ -53,6 +43,52 @@ pub trait HostMap: fmt::Debug + Send + Sync {
 
     /// Shows each key and value in a stable order, until told to stop.
     fn for_each<'v>(&'v self, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>);
+}
+
+/// Data of the host that a [`MapShape`] or [`ListShape`] reads.
+pub type HostData = dyn Any + Send + Sync;
+
+/// How to read a map in data that does not know its own types: a document, and a schema that says what is what.
+///
+/// Lets a value be a view of two references, so that going down a document allocates nothing.
+pub trait MapShape: fmt::Debug + Send + Sync {
+    /// How many entries there are.
+    fn len(&self, data: &HostData) -> usize;
+
+    /// The value under a key.
+    fn get<'v>(&'v self, data: &'v HostData, key: &Value<'_>) -> Option<Value<'v>>;
+
+    /// The key is there.
+    fn contains(&self, data: &HostData, key: &Value<'_>) -> bool {
+        self.get(data, key).is_some()
+    }
+
+    /// Shows each key and value in a stable order, until told to stop.
+    fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>);
+
+    /// Overrides `this == other`.
+    fn equals(&self, _data: &HostData, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+        None
+    }
+}
+
+/// How to read a list in data that does not know its own types.
+pub trait ListShape: fmt::Debug + Send + Sync {
+    /// How many elements there are.
+    fn len(&self, data: &HostData) -> usize;
+
+    /// The element at an index.
+    fn get<'v>(&'v self, data: &'v HostData, index: usize) -> Option<Value<'v>>;
+
+    /// Overrides `this == other`, for lists with a meaning of their own, such as sets.
+    fn equals(&self, _data: &HostData, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+        None
+    }
+
+    /// Overrides `this + other`.
+    fn concat<'v>(&'v self, _data: &'v HostData, _other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
+        None
+    }
 }
 
 /// An object that the host keeps, of a type whose fields it declares.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{HostList, Value};
+use super::host::{HostData, HostList, ListShape};
+use super::{EvalError, Value};
 
 /// A list of values.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub enum List<'a> {
     Shared(Arc<Vec<Value<'a>>>),
     /// Kept by the host.
     Host(&'a dyn HostList),
+    /// A part of the host's data, and how to read it.
+    Shaped(&'a HostData, &'a dyn ListShape),
 }
 
 impl<'a> List<'a> {
@@ -22,6 +25,7 @@ impl<'a> List<'a> {
             List::Borrowed(elements) => elements.len(),
             List::Shared(elements) => elements.len(),
             List::Host(list) => list.len(),
+            List::Shaped(data, shape) => shape.len(*data),
         }
     }
 
@@ -36,6 +40,7 @@ impl<'a> List<'a> {
             List::Borrowed(elements) => elements.get(index).cloned(),
             List::Shared(elements) => elements.get(index).cloned(),
             List::Host(list) => list.get(index),
+            List::Shaped(data, shape) => shape.get(*data, index),
         }
     }
 
@@ -49,7 +54,27 @@ impl<'a> List<'a> {
         match self {
             List::Borrowed(elements) => elements.to_vec(),
             List::Shared(elements) => elements.as_ref().clone(),
-            List::Host(_) => self.iter().collect(),
+            List::Host(_) | List::Shaped(..) => self.iter().collect(),
+        }
+    }
+
+    /// `this + other`
+    pub fn concat(&self, other: &Value<'a>) -> Result<Value<'a>, EvalError> {
+        if let List::Shaped(data, shape) = self
+            && let Some(answer) = shape.concat(*data, other)
+        {
+            return answer;
+        }
+        match other {
+            Value::List(other) if self.is_empty() => Ok(Value::List(other.clone())),
+            Value::List(other) if other.is_empty() => Ok(Value::List(self.clone())),
+            Value::List(other) => {
+                let mut elements = Vec::with_capacity(self.len().saturating_add(other.len()));
+                elements.extend(self.iter());
+                elements.extend(other.iter());
+                Ok(Value::list(elements))
+            }
+            _ => Err(EvalError::no_such_overload()),
         }
     }
 

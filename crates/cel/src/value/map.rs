@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{EvalError, HostMap, HostObject, Value};
+use super::host::{HostData, HostMap, HostObject, MapShape};
+use super::{EvalError, Value};
 
 /// A map of values.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub enum Map<'a> {
     Shared(Arc<BTreeMap<Key<'a>, Value<'a>>>),
     /// Kept by the host.
     Host(&'a dyn HostMap),
+    /// A part of the host's data, and how to read it.
+    Shaped(&'a HostData, &'a dyn MapShape),
 }
 
 /// A value that can be a map's key, ordered by kind and then by value.
@@ -110,6 +113,7 @@ impl<'a> Map<'a> {
             Map::Borrowed(map) => map.len(),
             Map::Shared(map) => map.len(),
             Map::Host(map) => map.len(),
+            Map::Shaped(data, shape) => shape.len(*data),
         }
     }
 
@@ -124,6 +128,7 @@ impl<'a> Map<'a> {
             Map::Borrowed(map) => find(map, key).cloned(),
             Map::Shared(map) => find(map, key).cloned(),
             Map::Host(map) => map.get(key),
+            Map::Shaped(data, shape) => shape.get(*data, key),
         }
     }
 
@@ -133,6 +138,7 @@ impl<'a> Map<'a> {
             Map::Borrowed(map) => find(map, key).is_some(),
             Map::Shared(map) => find(map, key).is_some(),
             Map::Host(map) => map.contains(key),
+            Map::Shaped(data, shape) => shape.contains(*data, key),
         }
     }
 
@@ -142,6 +148,7 @@ impl<'a> Map<'a> {
             Map::Borrowed(map) => visit_all(map, &mut visit),
             Map::Shared(map) => visit_all(map, &mut visit),
             Map::Host(map) => map.for_each(&mut visit),
+            Map::Shaped(data, shape) => shape.for_each(*data, &mut visit),
         }
     }
 
@@ -163,7 +170,7 @@ impl<'a> Map<'a> {
         let mut shared = match self {
             Map::Shared(shared) => shared,
             Map::Borrowed(map) => Arc::new(map.clone()),
-            Map::Host(_) => match Map::from_entries(self.entries())? {
+            Map::Host(_) | Map::Shaped(..) => match Map::from_entries(self.entries())? {
                 Map::Shared(shared) => shared,
                 other => return Ok(Ok(other)),
             },

@@ -6,10 +6,7 @@ use super::{fresh_prefix, put_new, put_over, read, remove};
 use crate::{Entry, Error, ListOptions, Revision, Store};
 
 async fn list_at(store: &dyn Store, prefix: &str, revision: Revision) -> Result<Vec<Entry>, Error> {
-    let options = ListOptions {
-        revision: Some(revision),
-        ..ListOptions::default()
-    };
+    let options = ListOptions { revision: Some(revision), ..ListOptions::default() };
     let page = store.list(prefix, options).await?;
     assert_eq!(page.revision, revision);
     Ok(page.entries)
@@ -18,10 +15,7 @@ async fn list_at(store: &dyn Store, prefix: &str, revision: Revision) -> Result<
 /// A list at a revision shows exactly what there was then.
 pub async fn reads_at_a_revision_see_that_revision(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "past").await;
-    let mut seen = vec![(
-        store.current_revision().await.expect("a revision"),
-        Vec::new(),
-    )];
+    let mut seen = vec![(store.current_revision().await.expect("a revision"), Vec::new())];
     for n in 0..40_u64 {
         let key = format!("{prefix}{}", n.wrapping_mul(7) % 5);
         match read(&*store, &key).await {
@@ -29,18 +23,11 @@ pub async fn reads_at_a_revision_see_that_revision(store: Arc<dyn Store>) {
             Some(entry) if n % 3 == 0 => _ = remove(&*store, &key, entry.revision).await,
             Some(entry) => _ = put_over(&*store, &key, entry.revision, n.to_string()).await,
         }
-        let page = store
-            .list(&prefix, ListOptions::default())
-            .await
-            .expect("a page");
+        let page = store.list(&prefix, ListOptions::default()).await.expect("a page");
         seen.push((page.revision, page.entries));
     }
     for (revision, entries) in seen {
-        assert_eq!(
-            list_at(&*store, &prefix, revision).await.expect("a page"),
-            entries,
-            "at {revision}"
-        );
+        assert_eq!(list_at(&*store, &prefix, revision).await.expect("a page"), entries, "at {revision}");
     }
 }
 
@@ -50,10 +37,7 @@ pub async fn paging_is_stable_while_writes_go_on(store: Arc<dyn Store>) {
     for n in 0..60 {
         put_new(&*store, &format!("{prefix}{n:03}"), "old").await;
     }
-    let whole = store
-        .list(&prefix, ListOptions::default())
-        .await
-        .expect("a page");
+    let whole = store.list(&prefix, ListOptions::default()).await.expect("a page");
     let writer = {
         let (store, prefix, old) = (store.clone(), prefix.clone(), whole.entries.clone());
         tokio::spawn(async move {
@@ -70,45 +54,24 @@ pub async fn paging_is_stable_while_writes_go_on(store: Arc<dyn Store>) {
     let mut entries: Vec<Entry> = Vec::new();
     loop {
         let after_key = entries.last().map(|entry| entry.key.to_string());
-        let options = ListOptions {
-            revision: Some(whole.revision),
-            limit: Some(7),
-            after_key,
-        };
+        let options = ListOptions { revision: Some(whole.revision), limit: Some(7), after_key };
         let page = store.list(&prefix, options).await.expect("a page");
         entries.extend(page.entries);
-        assert_eq!(
-            page.remaining,
-            whole.entries.len() as u64 - entries.len() as u64
-        );
+        assert_eq!(page.remaining, whole.entries.len() as u64 - entries.len() as u64);
         if page.remaining == 0 {
             break;
         }
     }
     writer.await.expect("the writer finishes");
     assert_eq!(entries, whole.entries);
-    assert_eq!(
-        list_at(&*store, &prefix, whole.revision)
-            .await
-            .expect("a page"),
-        whole.entries
-    );
-    assert_eq!(
-        store
-            .list(&prefix, ListOptions::default())
-            .await
-            .expect("a page")
-            .entries
-            .len(),
-        90
-    );
+    assert_eq!(list_at(&*store, &prefix, whole.revision).await.expect("a page"), whole.entries);
+    assert_eq!(store.list(&prefix, ListOptions::default()).await.expect("a page").entries.len(), 90);
 }
 
 /// What lies before the compacted revision is too old, what comes after it is untouched.
 pub async fn compaction_makes_the_past_too_old(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "compaction").await;
-    let [kept, changed, gone, back] =
-        ["kept", "changed", "gone", "back"].map(|name| format!("{prefix}{name}"));
+    let [kept, changed, gone, back] = ["kept", "changed", "gone", "back"].map(|name| format!("{prefix}{name}"));
     let mut revisions = Vec::new();
     for key in [&kept, &changed, &gone, &back] {
         revisions.push(put_new(&*store, key, "1").await);
@@ -128,10 +91,7 @@ pub async fn compaction_makes_the_past_too_old(store: Arc<dyn Store>) {
     for _ in 0..2 {
         for revision in [1, revisions[0], compacted - 1] {
             let listed = list_at(&*store, &prefix, revision).await;
-            assert!(
-                matches!(listed, Err(Error::Compacted { .. })),
-                "at {revision}: {listed:?}"
-            );
+            assert!(matches!(listed, Err(Error::Compacted { .. })), "at {revision}: {listed:?}");
             let mut outcome = store.watch(&prefix, revision).await.map(|_| ());
             if let Ok(mut watch) = store.watch(&prefix, revision).await {
                 outcome = watch.next().await.map(|_| ());
@@ -139,29 +99,18 @@ pub async fn compaction_makes_the_past_too_old(store: Arc<dyn Store>) {
             let Err(Error::Compacted { requested, oldest }) = outcome else {
                 panic!("watch after {revision}: {outcome:?}")
             };
-            assert!(
-                requested <= revision && oldest > revision,
-                "{requested}, {oldest}"
-            );
+            assert!(requested <= revision && oldest > revision, "{requested}, {oldest}");
         }
-        assert_eq!(
-            list_at(&*store, &prefix, compacted).await.expect("a page"),
-            at_compacted
-        );
-        assert_eq!(
-            list_at(&*store, &prefix, last).await.expect("a page"),
-            at_last
-        );
+        assert_eq!(list_at(&*store, &prefix, compacted).await.expect("a page"), at_compacted);
+        assert_eq!(list_at(&*store, &prefix, last).await.expect("a page"), at_last);
         for entry in &at_last {
             assert_eq!(read(&*store, &entry.key).await.as_ref(), Some(entry));
         }
         assert_eq!(read(&*store, &gone).await, None);
         let mut watch = store.watch(&prefix, compacted).await.expect("a watch");
         let events = super::collect(&mut watch, last).await;
-        let seen: Vec<_> = events
-            .iter()
-            .map(|event| (&*event.key, event.previous.as_ref().map(|it| it.revision)))
-            .collect();
+        let seen: Vec<_> =
+            events.iter().map(|event| (&*event.key, event.previous.as_ref().map(|it| it.revision))).collect();
         assert_eq!(seen, [(&*back, None), (&*changed, Some(changed_again))]);
         // Once more after further writes, by when what is too old may really be gone.
         for n in 0..20 {

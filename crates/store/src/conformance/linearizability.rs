@@ -79,28 +79,19 @@ impl Register {
     fn apply(self, operation: &Operation) -> Option<Self> {
         match operation {
             Operation::Read(None) => self.exists.is_none().then_some(self),
-            Operation::Read(Some(revision)) => self.is_at(*revision).then_some(Self {
-                exists: Some(Known::At(*revision)),
-                highest: self.highest.max(*revision),
-            }),
-            Operation::Written {
-                guard,
-                revision,
-                deletes,
-            } => (self.allows(*guard) && *revision > self.highest).then_some(Self {
-                exists: (!deletes).then_some(Known::At(*revision)),
-                highest: *revision,
-            }),
+            Operation::Read(Some(revision)) => self
+                .is_at(*revision)
+                .then_some(Self { exists: Some(Known::At(*revision)), highest: self.highest.max(*revision) }),
+            Operation::Written { guard, revision, deletes } => (self.allows(*guard) && *revision > self.highest)
+                .then_some(Self { exists: (!deletes).then_some(Known::At(*revision)), highest: *revision }),
             // A register that is "somewhere after" may or may not be at the guard's revision.
             Operation::Conflicted(guard) => {
-                let unsure =
-                    matches!(self.exists, Some(Known::After(_))) && *guard != Guard::Absent;
+                let unsure = matches!(self.exists, Some(Known::After(_))) && *guard != Guard::Absent;
                 (unsure || !self.allows(*guard)).then_some(self)
             }
-            Operation::Unknown { guard, deletes } => self.allows(*guard).then_some(Self {
-                exists: (!deletes).then_some(Known::After(self.highest)),
-                highest: self.highest,
-            }),
+            Operation::Unknown { guard, deletes } => self
+                .allows(*guard)
+                .then_some(Self { exists: (!deletes).then_some(Known::After(self.highest)), highest: self.highest }),
         }
     }
 }
@@ -116,34 +107,21 @@ pub fn find_violation(mut history: Vec<Timed>) -> Option<String> {
     let certain = |timed: &Timed| !matches!(timed.operation, Operation::Unknown { .. });
     // Each level: what was placed to get here, the register then, and which operation to try next.
     let mut path: Vec<(usize, Register, usize)> = Vec::new();
-    let mut register = Register {
-        exists: None,
-        highest: 0,
-    };
+    let mut register = Register { exists: None, highest: 0 };
     let mut next = 0;
     let mut longest = 0;
     loop {
-        let open = || {
-            history
-                .iter()
-                .enumerate()
-                .filter(|(n, _)| !has(&placed, *n))
-        };
+        let open = || history.iter().enumerate().filter(|(n, _)| !has(&placed, *n));
         // Nothing can come before something that was answered before it was asked for.
         // Once all are placed there is no violation.
-        let bound = open()
-            .filter(|(_, timed)| certain(timed))
-            .map(|(_, timed)| timed.answered)
-            .min()?;
+        let bound = open().filter(|(_, timed)| certain(timed)).map(|(_, timed)| timed.answered).min()?;
         let candidate = open()
             .skip_while(|(n, _)| *n < next)
             .take_while(|(_, timed)| timed.asked <= bound)
             .find_map(|(n, timed)| Some((n, register.apply(&timed.operation)?)));
         let Some((n, after)) = candidate else {
             let Some((last, before, following)) = path.pop() else {
-                return Some(format!(
-                    "no order explains this history, {longest} operations at most: {history:#?}"
-                ));
+                return Some(format!("no order explains this history, {longest} operations at most: {history:#?}"));
             };
             placed[last / 64] &= !(1 << (last % 64));
             (register, next) = (before, following);
@@ -193,19 +171,9 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
                     }
                     choice => {
                         let deletes = choice == 1 && known[at].is_some();
-                        let change = if deletes {
-                            Change::Delete
-                        } else {
-                            Change::Put {
-                                value: "x".into(),
-                                ttl: None,
-                            }
-                        };
-                        match store
-                            .write(Write { key, guard, change })
-                            .await
-                            .expect("an answer")
-                        {
+                        let change =
+                            if deletes { Change::Delete } else { Change::Put { value: "x".into(), ttl: None } };
+                        match store.write(Write { key, guard, change }).await.expect("an answer") {
                             Outcome::Conflict { current } => {
                                 known[at] = current.map(|entry| entry.revision);
                                 Operation::Conflicted(guard)
@@ -213,21 +181,13 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
                             outcome => {
                                 let revision = done(outcome);
                                 known[at] = (!deletes).then_some(revision);
-                                Operation::Written {
-                                    guard,
-                                    revision,
-                                    deletes,
-                                }
+                                Operation::Written { guard, revision, deletes }
                             }
                         }
                     }
                 };
                 let answered = clock.fetch_add(1, Ordering::SeqCst);
-                histories[at].push(Timed {
-                    asked,
-                    answered,
-                    operation,
-                });
+                histories[at].push(Timed { asked, answered, operation });
             }
             histories
         })
@@ -235,19 +195,12 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
     let tasks: Vec<_> = tasks.collect();
     let mut histories: Vec<Vec<Timed>> = vec![Vec::new(); KEYS as usize];
     for task in tasks {
-        for (whole, part) in histories
-            .iter_mut()
-            .zip(task.await.expect("a task finishes"))
-        {
+        for (whole, part) in histories.iter_mut().zip(task.await.expect("a task finishes")) {
             whole.extend(part);
         }
     }
     for history in histories {
-        assert!(
-            history
-                .iter()
-                .any(|timed| matches!(timed.operation, Operation::Written { .. }))
-        );
+        assert!(history.iter().any(|timed| matches!(timed.operation, Operation::Written { .. })));
         if let Some(violation) = find_violation(history) {
             panic!("{violation}");
         }
@@ -259,27 +212,15 @@ mod tests {
     use super::*;
 
     fn timed(asked: u64, answered: u64, operation: Operation) -> Timed {
-        Timed {
-            asked,
-            answered,
-            operation,
-        }
+        Timed { asked, answered, operation }
     }
 
     fn created(revision: Revision) -> Operation {
-        Operation::Written {
-            guard: Guard::Absent,
-            revision,
-            deletes: false,
-        }
+        Operation::Written { guard: Guard::Absent, revision, deletes: false }
     }
 
     fn updated(since: Revision, revision: Revision) -> Operation {
-        Operation::Written {
-            guard: Guard::Unchanged(since),
-            revision,
-            deletes: false,
-        }
+        Operation::Written { guard: Guard::Unchanged(since), revision, deletes: false }
     }
 
     #[track_caller]
@@ -290,84 +231,30 @@ mod tests {
     #[test]
     fn histories_that_an_order_explains() {
         check(&[], true);
-        check(
-            &[
-                timed(0, 1, created(2)),
-                timed(2, 3, Operation::Read(Some(2))),
-            ],
-            true,
-        );
+        check(&[timed(0, 1, created(2)), timed(2, 3, Operation::Read(Some(2)))], true);
         // The read overlaps the write: it may see either.
-        check(
-            &[timed(0, 9, created(2)), timed(1, 2, Operation::Read(None))],
-            true,
-        );
-        check(
-            &[
-                timed(0, 9, created(2)),
-                timed(1, 2, Operation::Read(Some(2))),
-            ],
-            true,
-        );
+        check(&[timed(0, 9, created(2)), timed(1, 2, Operation::Read(None))], true);
+        check(&[timed(0, 9, created(2)), timed(1, 2, Operation::Read(Some(2)))], true);
         // Needs to go back on a first choice.
-        let overlapping = [
-            timed(0, 9, created(2)),
-            timed(1, 8, updated(2, 3)),
-            timed(2, 7, Operation::Read(Some(2))),
-        ];
+        let overlapping = [timed(0, 9, created(2)), timed(1, 8, updated(2, 3)), timed(2, 7, Operation::Read(Some(2)))];
         check(&overlapping, true);
         // A write without an answer may have happened, or not, or later.
-        let unknown = Operation::Unknown {
-            guard: Guard::Absent,
-            deletes: false,
-        };
-        check(
-            &[
-                timed(0, 1, unknown.clone()),
-                timed(2, 3, Operation::Read(None)),
-            ],
-            true,
-        );
-        check(
-            &[
-                timed(0, 1, unknown.clone()),
-                timed(2, 3, Operation::Read(Some(5))),
-            ],
-            true,
-        );
-        let later = [
-            timed(0, 1, unknown),
-            timed(2, 3, Operation::Read(None)),
-            timed(4, 5, Operation::Read(Some(5))),
-        ];
+        let unknown = Operation::Unknown { guard: Guard::Absent, deletes: false };
+        check(&[timed(0, 1, unknown.clone()), timed(2, 3, Operation::Read(None))], true);
+        check(&[timed(0, 1, unknown.clone()), timed(2, 3, Operation::Read(Some(5)))], true);
+        let later = [timed(0, 1, unknown), timed(2, 3, Operation::Read(None)), timed(4, 5, Operation::Read(Some(5)))];
         check(&later, true);
     }
 
     #[test]
     fn histories_that_no_order_explains() {
-        check(
-            &[timed(0, 1, created(2)), timed(2, 3, Operation::Read(None))],
-            false,
-        );
-        check(
-            &[
-                timed(0, 1, Operation::Read(Some(2))),
-                timed(2, 3, created(2)),
-            ],
-            false,
-        );
+        check(&[timed(0, 1, created(2)), timed(2, 3, Operation::Read(None))], false);
+        check(&[timed(0, 1, Operation::Read(Some(2))), timed(2, 3, created(2))], false);
         // A lost update: both were based on the same revision.
-        let lost = [
-            timed(0, 1, created(2)),
-            timed(2, 9, updated(2, 3)),
-            timed(3, 8, updated(2, 4)),
-        ];
+        let lost = [timed(0, 1, created(2)), timed(2, 9, updated(2, 3)), timed(3, 8, updated(2, 4))];
         check(&lost, false);
         // Revisions go back.
-        check(
-            &[timed(0, 1, created(5)), timed(2, 3, updated(5, 4))],
-            false,
-        );
+        check(&[timed(0, 1, created(5)), timed(2, 3, updated(5, 4))], false);
         // A step back between two reads.
         let back = [
             timed(0, 1, created(2)),

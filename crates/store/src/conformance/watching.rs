@@ -30,27 +30,13 @@ fn replay(events: &[Event]) -> std::collections::BTreeMap<Arc<str>, Previous> {
     let mut state = std::collections::BTreeMap::new();
     let mut last = 0;
     for event in events {
-        assert!(
-            event.revision > last,
-            "event {} after {last}",
-            event.revision
-        );
+        assert!(event.revision > last, "event {} after {last}", event.revision);
         last = event.revision;
         let previous = match &event.value {
-            Some(value) => state.insert(
-                event.key.clone(),
-                Previous {
-                    value: value.clone(),
-                    revision: last,
-                },
-            ),
+            Some(value) => state.insert(event.key.clone(), Previous { value: value.clone(), revision: last }),
             None => state.remove(&event.key),
         };
-        assert_eq!(
-            event.previous, previous,
-            "what `{}` held before {last}",
-            event.key
-        );
+        assert_eq!(event.previous, previous, "what `{}` held before {last}", event.key);
     }
     state
 }
@@ -65,26 +51,11 @@ pub async fn watch_sees_every_change_in_order(store: Arc<dyn Store>) {
     assert_eq!(live.len(), 60);
     assert!(live.iter().all(|event| event.key.starts_with(&prefix)));
     let state = replay(&live);
-    let page = store
-        .list(&prefix, ListOptions::default())
-        .await
-        .expect("a page");
-    let listed = page.entries.into_iter().map(|it| {
-        (
-            it.key,
-            Previous {
-                value: it.value,
-                revision: it.revision,
-            },
-        )
-    });
+    let page = store.list(&prefix, ListOptions::default()).await.expect("a page");
+    let listed = page.entries.into_iter().map(|it| (it.key, Previous { value: it.value, revision: it.revision }));
     assert_eq!(state, listed.collect());
     let mut late = store.watch(&prefix, start).await.expect("a watch");
-    assert_eq!(
-        collect(&mut late, last).await,
-        live,
-        "a late watcher sees the same"
-    );
+    assert_eq!(collect(&mut late, last).await, live, "a late watcher sees the same");
 }
 
 /// A watch from any revision continues exactly there, also while writes go on.
@@ -109,10 +80,7 @@ pub async fn watch_resumes_exactly(store: Arc<dyn Store>) {
     replay(&events);
     assert_eq!(events.last().map(|event| event.revision), Some(last));
     for (n, event) in events.iter().enumerate() {
-        let mut watch = store
-            .watch(&prefix, event.revision - 1)
-            .await
-            .expect("a watch");
+        let mut watch = store.watch(&prefix, event.revision - 1).await.expect("a watch");
         let rest = collect(&mut watch, last).await;
         assert!(rest == events[n..], "from {}", event.revision - 1);
     }
@@ -127,11 +95,7 @@ pub async fn watch_waits_for_the_future(store: Arc<dyn Store>) {
     for n in 0..4 {
         last = put_new(&*store, &format!("{prefix}{n}"), "x").await;
     }
-    let seen: Vec<_> = collect(&mut watch, last)
-        .await
-        .into_iter()
-        .map(|event| event.revision)
-        .collect();
+    let seen: Vec<_> = collect(&mut watch, last).await.into_iter().map(|event| event.revision).collect();
     assert_eq!(seen, [start + 3, start + 4]);
 }
 
@@ -139,14 +103,8 @@ pub async fn watch_waits_for_the_future(store: Arc<dyn Store>) {
 pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "quiet").await;
     let start = store.current_revision().await.expect("a revision");
-    let mut asked = store
-        .watch(&format!("{prefix}quiet/"), start)
-        .await
-        .expect("a watch");
-    let mut patient = store
-        .watch(&format!("{prefix}quiet/"), start)
-        .await
-        .expect("a watch");
+    let mut asked = store.watch(&format!("{prefix}quiet/"), start).await.expect("a watch");
+    let mut patient = store.watch(&format!("{prefix}quiet/"), start).await.expect("a watch");
     for round in 0..5 {
         let revision = put_new(&*store, &format!("{prefix}busy/{round}"), "x").await;
         asked.progress_request().send();
@@ -159,14 +117,7 @@ pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
     let revision = put_new(&*store, &format!("{prefix}quiet/a"), "x").await;
     asked.progress_request().send();
     let batch = next(&mut asked).await;
-    assert_eq!(
-        batch
-            .events
-            .iter()
-            .map(|event| event.revision)
-            .collect::<Vec<_>>(),
-        [revision]
-    );
+    assert_eq!(batch.events.iter().map(|event| event.revision).collect::<Vec<_>>(), [revision]);
 }
 
 /// A watcher that does not keep up either catches up without a gap or is told that it cannot.
@@ -175,14 +126,8 @@ pub async fn slow_watchers_see_no_gap(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "slow").await;
     let key = format!("{prefix}a");
     let mut expected = vec![put_new(&*store, &key, "0").await];
-    let mut slow = store
-        .watch(&prefix, expected[0] - 1)
-        .await
-        .expect("a watch");
-    let mut stopped = store
-        .watch(&prefix, expected[0] - 1)
-        .await
-        .expect("a watch");
+    let mut slow = store.watch(&prefix, expected[0] - 1).await.expect("a watch");
+    let mut stopped = store.watch(&prefix, expected[0] - 1).await.expect("a watch");
     assert_eq!(next(&mut slow).await.events.len(), 1);
     for n in 1..WRITES {
         let since = expected[expected.len() - 1];
@@ -200,10 +145,7 @@ pub async fn slow_watchers_see_no_gap(store: Arc<dyn Store>) {
     }
     let mut seen = Vec::new();
     loop {
-        match tokio::time::timeout(PATIENCE, stopped.next())
-            .await
-            .expect("the watch reports in time")
-        {
+        match tokio::time::timeout(PATIENCE, stopped.next()).await.expect("the watch reports in time") {
             Ok(batch) => seen.extend(batch.events.iter().map(|event| event.revision)),
             Err(Error::Compacted { .. }) => break,
             Err(error) => panic!("cut off for another reason: {error}"),

@@ -16,20 +16,11 @@ pub async fn revisions_rise_by_one(store: Arc<dyn Store>) {
     let start = store.current_revision().await.expect("a revision");
     assert_eq!(put_new(&*store, &key, "1").await, start + 1);
     assert_eq!(put_over(&*store, &key, start + 1, "1").await, start + 2);
-    let conflict = store
-        .write(Write::create(&*key, "2"))
-        .await
-        .expect("an answer");
+    let conflict = store.write(Write::create(&*key, "2")).await.expect("an answer");
     assert!(matches!(conflict, Outcome::Conflict { .. }));
     assert_eq!(remove(&*store, &key, start + 2).await, start + 3);
-    assert_eq!(
-        put_new(&*store, &format!("{prefix}b"), "1").await,
-        start + 4
-    );
-    assert_eq!(
-        store.current_revision().await.expect("a revision"),
-        start + 4
-    );
+    assert_eq!(put_new(&*store, &format!("{prefix}b"), "1").await, start + 4);
+    assert_eq!(store.current_revision().await.expect("a revision"), start + 4);
 }
 
 /// A write happens if, and only if, its guard holds; a conflict shows what is there.
@@ -38,26 +29,12 @@ pub async fn guards_hold(store: Arc<dyn Store>) {
     let key = format!("{prefix}a");
     let conflict = async |write: Write, current: Option<&Entry>| {
         let outcome = store.write(write.clone()).await.expect("an answer");
-        assert_eq!(
-            outcome,
-            Outcome::Conflict {
-                current: current.cloned()
-            },
-            "{write:?}"
-        );
-        assert_eq!(
-            read(&*store, &key).await.as_ref(),
-            current,
-            "after {write:?}"
-        );
+        assert_eq!(outcome, Outcome::Conflict { current: current.cloned() }, "{write:?}");
+        assert_eq!(read(&*store, &key).await.as_ref(), current, "after {write:?}");
     };
     conflict(Write::update(&*key, 1, "x"), None).await;
     conflict(Write::delete(&*key, 1), None).await;
-    let entry = |value: &'static str, revision| Entry {
-        key: key.as_str().into(),
-        value: value.into(),
-        revision,
-    };
+    let entry = |value: &'static str, revision| Entry { key: key.as_str().into(), value: value.into(), revision };
 
     let first = entry("1", put_new(&*store, &key, "1").await);
     assert_eq!(read(&*store, &key).await.as_ref(), Some(&first));
@@ -76,26 +53,14 @@ pub async fn guards_hold(store: Arc<dyn Store>) {
     // A key that comes back is not the one that went: its old revision guards nothing.
     let third = entry("3", put_new(&*store, &key, "3").await);
     conflict(Write::update(&*key, second.revision, "x"), Some(&third)).await;
-    assert_eq!(
-        put_over(&*store, &key, third.revision, "").await,
-        third.revision + 1
-    );
-    assert_eq!(
-        read(&*store, &key).await.map(|entry| entry.value),
-        Some(Bytes::new()),
-        "an empty value is a value"
-    );
+    assert_eq!(put_over(&*store, &key, third.revision, "").await, third.revision + 1);
+    assert_eq!(read(&*store, &key).await.map(|entry| entry.value), Some(Bytes::new()), "an empty value is a value");
 }
 
 /// A read-modify-write loop starts over when it lost, and trusts a cached entry only to write.
 pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
     let key = format!("{}a", fresh_prefix(&*store, "modify").await);
-    let put = |value: String| {
-        Ok::<_, Error>(Some(Change::Put {
-            value: value.into(),
-            ttl: None,
-        }))
-    };
+    let put = |value: String| Ok::<_, Error>(Some(Change::Put { value: value.into(), ttl: None }));
     let append = |entry: Option<&Entry>| {
         let old = entry.map_or(&b""[..], |entry| &entry.value);
         put(format!("{}+", String::from_utf8_lossy(old)))
@@ -103,9 +68,7 @@ pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
     modify(&*store, &key, None, append).await.expect("created");
     let old = read(&*store, &key).await;
     modify(&*store, &key, None, append).await.expect("updated");
-    modify(&*store, &key, old.clone(), append)
-        .await
-        .expect("updated, although the cached entry is old");
+    modify(&*store, &key, old.clone(), append).await.expect("updated, although the cached entry is old");
     let now = read(&*store, &key).await.expect("there");
     assert_eq!(now.value, "+++");
 
@@ -115,15 +78,8 @@ pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
         Ok::<_, Error>(None)
     });
     assert_eq!(kept.await.expect("an answer"), Modified::Kept);
-    assert_eq!(
-        seen.last(),
-        Some(&Some(now.revision)),
-        "kept on the strength of what the store has"
-    );
-    let gone = modify(&*store, &key, Some(now), |_| {
-        Ok::<_, Error>(Some(Change::Delete))
-    })
-    .await;
+    assert_eq!(seen.last(), Some(&Some(now.revision)), "kept on the strength of what the store has");
+    let gone = modify(&*store, &key, Some(now), |_| Ok::<_, Error>(Some(Change::Delete))).await;
     assert!(matches!(gone, Ok(Modified::Written { .. })));
     assert_eq!(read(&*store, &key).await, None);
 }
@@ -140,15 +96,9 @@ pub async fn concurrent_writers_lose_no_update(store: Arc<dyn Store>) {
             for _ in 0..ROUNDS {
                 let count_up = |entry: Option<&Entry>| {
                     let old = entry.map_or(0, |entry| number(&entry.value));
-                    Ok::<_, Error>(Some(Change::Put {
-                        value: (old + 1).to_string().into(),
-                        ttl: None,
-                    }))
+                    Ok::<_, Error>(Some(Change::Put { value: (old + 1).to_string().into(), ttl: None }))
                 };
-                match modify(&*store, &key, None, count_up)
-                    .await
-                    .expect("written")
-                {
+                match modify(&*store, &key, None, count_up).await.expect("written") {
                     Modified::Written { revision } => revisions.push(revision),
                     Modified::Kept => panic!("the decision was to write"),
                 }
@@ -164,15 +114,8 @@ pub async fn concurrent_writers_lose_no_update(store: Arc<dyn Store>) {
     }
     revisions.sort_unstable();
     revisions.dedup();
-    assert_eq!(
-        revisions.len(),
-        WRITERS * ROUNDS,
-        "every write has a revision of its own"
-    );
-    assert_eq!(
-        read(&*store, &key).await.map(|entry| number(&entry.value)),
-        Some(WRITERS * ROUNDS)
-    );
+    assert_eq!(revisions.len(), WRITERS * ROUNDS, "every write has a revision of its own");
+    assert_eq!(read(&*store, &key).await.map(|entry| number(&entry.value)), Some(WRITERS * ROUNDS));
 }
 
 fn number(value: &[u8]) -> usize {
@@ -184,44 +127,18 @@ pub async fn big_values_come_back_whole(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "big").await;
     let key = format!("{prefix}a");
     let value = |seed: u32| -> Bytes {
-        (0..1_500_000_u32)
-            .map(|n| {
-                n.wrapping_mul(2_654_435_761)
-                    .wrapping_add(seed)
-                    .to_be_bytes()[0]
-            })
-            .collect()
+        (0..1_500_000_u32).map(|n| n.wrapping_mul(2_654_435_761).wrapping_add(seed).to_be_bytes()[0]).collect()
     };
     let start = store.current_revision().await.expect("a revision");
     let mut watch = store.watch(&prefix, start).await.expect("a watch");
     let created = put_new(&*store, &key, value(1)).await;
     let updated = put_over(&*store, &key, created, value(2)).await;
-    assert!(
-        read(&*store, &key)
-            .await
-            .is_some_and(|entry| entry.value == value(2))
-    );
-    let page = store
-        .list(&prefix, crate::ListOptions::default())
-        .await
-        .expect("a page");
-    assert!(
-        page.entries
-            .iter()
-            .map(|entry| &entry.value)
-            .eq([&value(2)])
-    );
+    assert!(read(&*store, &key).await.is_some_and(|entry| entry.value == value(2)));
+    let page = store.list(&prefix, crate::ListOptions::default()).await.expect("a page");
+    assert!(page.entries.iter().map(|entry| &entry.value).eq([&value(2)]));
     let events = collect(&mut watch, updated).await;
-    assert!(
-        events
-            .iter()
-            .map(|event| event.value.clone())
-            .eq([Some(value(1)), Some(value(2))])
-    );
-    let previous: Vec<_> = events
-        .into_iter()
-        .map(|event| event.previous.map(|previous| previous.value))
-        .collect();
+    assert!(events.iter().map(|event| event.value.clone()).eq([Some(value(1)), Some(value(2))]));
+    let previous: Vec<_> = events.into_iter().map(|event| event.previous.map(|previous| previous.value)).collect();
     assert!(previous == [None, Some(value(1))]);
 }
 
@@ -232,20 +149,8 @@ pub async fn oversized_requests_are_refused(store: Arc<dyn Store>) {
     let start = store.current_revision().await.expect("a revision");
     let huge = store.write(Write::create(&*key, vec![0; 16 << 20])).await;
     assert!(matches!(huge, Err(Error::TooLarge { .. })), "{huge:?}");
-    let empty = Write {
-        key: String::new(),
-        guard: Guard::Absent,
-        change: Change::Delete,
-    };
-    let refused = store
-        .write(Write {
-            change: Change::Put {
-                value: "x".into(),
-                ttl: None,
-            },
-            ..empty
-        })
-        .await;
+    let empty = Write { key: String::new(), guard: Guard::Absent, change: Change::Delete };
+    let refused = store.write(Write { change: Change::Put { value: "x".into(), ttl: None }, ..empty }).await;
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     assert_eq!(read(&*store, &key).await, None);
     assert_eq!(put_new(&*store, &key, "small").await, start + 1);
@@ -260,10 +165,7 @@ pub async fn expired_keys_go_away(store: Arc<dyn Store>) {
     let ttl = Duration::from_secs(1);
     let mut revisions = Vec::new();
     for key in [&short, &kept, &renewed] {
-        let outcome = store
-            .write(Write::create(key.as_str(), "x").expiring(ttl))
-            .await
-            .expect("written");
+        let outcome = store.write(Write::create(key.as_str(), "x").expiring(ttl)).await.expect("written");
         revisions.push(super::done(outcome));
     }
     put_over(&*store, &kept, revisions[1], "y").await;
@@ -275,20 +177,14 @@ pub async fn expired_keys_go_away(store: Arc<dyn Store>) {
     assert_eq!(events.len(), 5);
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let deleted = loop {
-        let batch = tokio::time::timeout_at(deadline, watch.next())
-            .await
-            .expect("in time")
-            .expect("the watch goes on");
+        let batch = tokio::time::timeout_at(deadline, watch.next()).await.expect("in time").expect("the watch goes on");
         if let [event] = &*batch.events {
             break event.clone();
         }
         assert_eq!(batch.events, []);
     };
     assert_eq!((&*deleted.key, deleted.value), (&*short, None));
-    assert_eq!(
-        deleted.previous.map(|previous| previous.revision),
-        Some(revisions[0])
-    );
+    assert_eq!(deleted.previous.map(|previous| previous.revision), Some(revisions[0]));
     assert!(deleted.revision > last);
     assert_eq!(read(&*store, &short).await, None);
     assert!(read(&*store, &kept).await.is_some());

@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{
-    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
-};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use crate::{Cause, Error, Revision};
 
@@ -94,17 +92,13 @@ impl LogFile {
                         create_file(path, &builder)?;
                     }
                     builder.open(path).map_err(|error| match error {
-                        redb::DatabaseError::DatabaseAlreadyOpen => {
-                            Error::Locked { path: path.clone() }
-                        }
+                        redb::DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                         other => redb_error(other),
                     })?
                 }
                 Medium::Backend(factory) => {
                     let backend = factory().map_err(io_error)?;
-                    builder
-                        .create_with_backend(Boxed(backend))
-                        .map_err(redb_error)?
+                    builder.create_with_backend(Boxed(backend)).map_err(redb_error)?
                 }
             };
             let file = Self { database };
@@ -125,20 +119,13 @@ impl LogFile {
         };
         let number = |name: &str| -> Result<u64, Error> {
             let number = meta.get(name).map_err(redb_error)?;
-            Ok(number
-                .ok_or_else(|| damaged(format!("`{name}` is missing")))?
-                .value())
+            Ok(number.ok_or_else(|| damaged(format!("`{name}` is missing")))?.value())
         };
         let format = number(FORMAT)?;
         if format != FORMAT_VERSION {
-            return Err(damaged(format!(
-                "format {format} is not one that this version can read"
-            )));
+            return Err(damaged(format!("format {format} is not one that this version can read")));
         }
-        Ok(Some(Position {
-            revision: number(REVISION)?,
-            compacted: number(COMPACTED)?,
-        }))
+        Ok(Some(Position { revision: number(REVISION)?, compacted: number(COMPACTED)? }))
     }
 
     fn initialize(&self) -> Result<Position, Error> {
@@ -152,19 +139,11 @@ impl LogFile {
             meta.insert(COMPACTED, 0).map_err(redb_error)?;
         }
         transaction.commit().map_err(redb_error)?;
-        Ok(Position {
-            revision: FIRST_REVISION,
-            compacted: 0,
-        })
+        Ok(Position { revision: FIRST_REVISION, compacted: 0 })
     }
 
     /// Writes records, drops what is no longer needed, and moves the numbers on: all or nothing, durable on return.
-    pub(super) fn commit(
-        &self,
-        records: &[Record<'_>],
-        forget: &[Revision],
-        position: Position,
-    ) -> Result<(), Error> {
+    pub(super) fn commit(&self, records: &[Record<'_>], forget: &[Revision], position: Position) -> Result<(), Error> {
         contain(|| {
             let transaction = self.database.begin_write().map_err(redb_error)?;
             {
@@ -173,16 +152,12 @@ impl LogFile {
                 let mut buffer = Vec::with_capacity(256);
                 for record in records {
                     encode(record, &mut buffer);
-                    log.insert(record.revision, buffer.as_slice())
-                        .map_err(redb_error)?;
+                    log.insert(record.revision, buffer.as_slice()).map_err(redb_error)?;
                     if let Some(value) = record.value {
                         let length = value.len().saturating_add(size_of::<u32>());
-                        let mut slot = values
-                            .insert_reserve(record.revision, length)
-                            .map_err(redb_error)?;
+                        let mut slot = values.insert_reserve(record.revision, length).map_err(redb_error)?;
                         let (checksum, rest) = slot.as_mut().split_at_mut(size_of::<u32>());
-                        checksum
-                            .copy_from_slice(&value_checksum(record.revision, value).to_le_bytes());
+                        checksum.copy_from_slice(&value_checksum(record.revision, value).to_le_bytes());
                         rest.copy_from_slice(value);
                     }
                 }
@@ -191,10 +166,7 @@ impl LogFile {
                     values.remove(revision).map_err(redb_error)?;
                 }
                 let mut meta = transaction.open_table(META).map_err(redb_error)?;
-                for (name, number) in [
-                    (REVISION, position.revision),
-                    (COMPACTED, position.compacted),
-                ] {
+                for (name, number) in [(REVISION, position.revision), (COMPACTED, position.compacted)] {
                     if meta.get(name).map_err(redb_error)?.map(|old| old.value()) != Some(number) {
                         meta.insert(name, number).map_err(redb_error)?;
                     }
@@ -205,11 +177,7 @@ impl LogFile {
     }
 
     /// Hands what happened from `first` on to `each`, in order, until `each` returns false.
-    pub(super) fn scan(
-        &self,
-        first: Revision,
-        mut each: impl FnMut(Logged) -> bool,
-    ) -> Result<(), Error> {
+    pub(super) fn scan(&self, first: Revision, mut each: impl FnMut(Logged) -> bool) -> Result<(), Error> {
         contain(|| {
             let transaction = self.database.begin_read().map_err(redb_error)?;
             let log = transaction.open_table(LOG).map_err(redb_error)?;
@@ -227,9 +195,7 @@ impl LogFile {
     pub(super) fn values(&self) -> Result<Values, Error> {
         contain(|| {
             let transaction = self.database.begin_read().map_err(redb_error)?;
-            Ok(Values {
-                table: transaction.open_table(VALUES).map_err(redb_error)?,
-            })
+            Ok(Values { table: transaction.open_table(VALUES).map_err(redb_error)? })
         })
     }
 }
@@ -251,9 +217,7 @@ impl Values {
                 .split_first_chunk()
                 .ok_or_else(|| damaged(format!("the value of revision {revision} is cut off")))?;
             if u32::from_le_bytes(*checksum) != value_checksum(revision, value) {
-                return Err(damaged(format!(
-                    "the value of revision {revision} has a wrong checksum"
-                )));
+                return Err(damaged(format!("the value of revision {revision} has a wrong checksum")));
             }
             Ok(Some(Bytes::copy_from_slice(value)))
         })
@@ -286,9 +250,7 @@ fn create_file(path: &Path, builder: &redb::Builder) -> Result<(), Error> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(io_error)
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error)
 }
 
 // Log record: checksum of the rest and of the revision, flags, length of the value, time of expiry, key.
@@ -299,9 +261,7 @@ fn encode(record: &Record<'_>, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&[0; CHECKSUM]);
     into.push(if record.value.is_none() { DELETED } else { 0 });
-    let length = record
-        .value
-        .map_or(0, |value| u32::try_from(value.len()).unwrap_or(u32::MAX));
+    let length = record.value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(u32::MAX));
     into.extend_from_slice(&length.to_le_bytes());
     into.extend_from_slice(&record.expires_at_ms.to_le_bytes());
     into.extend_from_slice(record.key.as_bytes());
@@ -327,11 +287,7 @@ fn decode(revision: Revision, record: &[u8]) -> Result<Logged, Error> {
             expires_at_ms: u64::from_le_bytes(*expires_at_ms),
         })
     };
-    parse().ok_or_else(|| {
-        damaged(format!(
-            "the log entry of revision {revision} is not what was written"
-        ))
-    })
+    parse().ok_or_else(|| damaged(format!("the log entry of revision {revision} is not what was written")))
 }
 
 /// Covers the revision too: an intact record in the wrong place is damage as well.
@@ -358,9 +314,7 @@ fn io_error(error: io::Error) -> Error {
 fn redb_error(error: impl Into<redb::Error>) -> Error {
     match error.into() {
         redb::Error::Io(error) => io_error(error),
-        error @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => {
-            Error::Unavailable(Cause::new(error))
-        }
+        error @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => Error::Unavailable(Cause::new(error)),
         error => Error::Damaged(Cause::new(error)),
     }
 }
@@ -420,22 +374,8 @@ mod tests {
     fn log_records_round_trip_and_notice_any_flipped_bit() {
         let value = Bytes::from_static(b"value");
         let mut buffer = Vec::new();
-        encode(
-            &Record {
-                revision: 7,
-                key: "/a",
-                value: Some(&value),
-                expires_at_ms: 9,
-            },
-            &mut buffer,
-        );
-        let expected = Logged {
-            revision: 7,
-            key: "/a".into(),
-            deleted: false,
-            length: 5,
-            expires_at_ms: 9,
-        };
+        encode(&Record { revision: 7, key: "/a", value: Some(&value), expires_at_ms: 9 }, &mut buffer);
+        let expected = Logged { revision: 7, key: "/a".into(), deleted: false, length: 5, expires_at_ms: 9 };
         assert_eq!(decode(7, &buffer).ok(), Some(expected));
         assert!(decode(8, &buffer).is_err());
         for position in 0..buffer.len() {
@@ -448,11 +388,7 @@ mod tests {
             }
         }
         for length in 0..buffer.len() {
-            assert!(
-                buffer
-                    .get(..length)
-                    .is_some_and(|short| decode(7, short).is_err())
-            );
+            assert!(buffer.get(..length).is_some_and(|short| decode(7, short).is_err()));
         }
     }
 }

@@ -55,9 +55,7 @@ impl Versions {
         if self.latest.revision <= revision {
             return Some(&self.latest);
         }
-        let after = self
-            .older
-            .partition_point(|version| version.revision <= revision);
+        let after = self.older.partition_point(|version| version.revision <= revision);
         self.older.get(after.checked_sub(1)?)
     }
 }
@@ -142,13 +140,7 @@ impl Index {
             }
             versions.older.push(old);
         } else {
-            self.keys.insert(
-                key.clone(),
-                Versions {
-                    latest: version,
-                    older: Vec::new(),
-                },
-            );
+            self.keys.insert(key.clone(), Versions { latest: version, older: Vec::new() });
         }
         if deleted {
             self.superseded.push_back(Superseded {
@@ -175,21 +167,12 @@ impl Index {
 
     /// Drops the first `count` of what [`Index::garbage`] named.
     pub(super) fn forget(&mut self, count: usize) {
-        for Superseded {
-            key,
-            revision,
-            bytes,
-            ..
-        } in self.superseded.drain(..count.min(self.superseded.len()))
-        {
+        for Superseded { key, revision, bytes, .. } in self.superseded.drain(..count.min(self.superseded.len())) {
             self.superseded_bytes = self.superseded_bytes.saturating_sub(bytes);
             let Some(versions) = self.keys.get_mut(&key) else {
                 continue;
             };
-            if let Ok(position) = versions
-                .older
-                .binary_search_by_key(&revision, |version| version.revision)
-            {
+            if let Ok(position) = versions.older.binary_search_by_key(&revision, |version| version.revision) {
                 versions.older.remove(position);
                 if versions.older.is_empty() {
                     versions.older = Vec::new();

@@ -56,11 +56,7 @@ impl Job {
         reply: Option<oneshot::Sender<Result<Reply, Error>>>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self {
-            write,
-            reply,
-            _permit: permit,
-        }
+        Self { write, reply, _permit: permit }
     }
 
     fn answer(self, result: Result<Reply, Error>) {
@@ -123,9 +119,7 @@ impl Writer {
             options,
         };
         let thread = std::thread::Builder::new().name("store-writer".to_owned());
-        thread
-            .spawn(move || writer.run())
-            .map_err(|error| Error::Unavailable(Cause::new(error)))?;
+        thread.spawn(move || writer.run()).map_err(|error| Error::Unavailable(Cause::new(error)))?;
         Ok(())
     }
 
@@ -192,13 +186,7 @@ impl Writer {
                 break;
             };
             // Written again since, or deleted: the guard would fail.
-            if self
-                .shared
-                .state()
-                .index
-                .latest(&key)
-                .is_some_and(|(_, version)| version.revision == revision)
-            {
+            if self.shared.state().index.latest(&key).is_some_and(|(_, version)| version.revision == revision) {
                 jobs.push(Job::new(Write::delete(&*key, revision), None, None));
             }
         }
@@ -220,26 +208,12 @@ impl Writer {
                 batch.stage(job);
             }
         }
-        let Batch {
-            staged, conflicts, ..
-        } = batch;
+        let Batch { staged, conflicts, .. } = batch;
         let (position, garbage) = {
             let state = self.shared.state();
-            let revision = staged
-                .last()
-                .map_or(state.revision, |last| last.event.revision);
-            let limit = if staged.is_empty() {
-                FORGET_IDLE
-            } else {
-                FORGET_ALONG
-            };
-            (
-                Position {
-                    revision,
-                    compacted: state.compacted,
-                },
-                state.index.garbage(state.compacted, limit),
-            )
+            let revision = staged.last().map_or(state.revision, |last| last.event.revision);
+            let limit = if staged.is_empty() { FORGET_IDLE } else { FORGET_ALONG };
+            (Position { revision, compacted: state.compacted }, state.index.garbage(state.compacted, limit))
         };
         let nothing = staged.is_empty() && garbage.is_empty();
         if !nothing && let Err(error) = self.commit(&staged, &garbage, position) {
@@ -249,23 +223,13 @@ impl Writer {
         {
             let mut state = self.shared.state_mut();
             state.index.forget(garbage.len());
-            state.publish(staged.into_iter().map(
-                |Staged {
-                     job,
-                     event,
-                     expires_at_ms,
-                 }| {
-                    if expires_at_ms != 0 {
-                        self.expiring.push(Reverse((
-                            expires_at_ms,
-                            event.revision,
-                            event.key.clone(),
-                        )));
-                    }
-                    jobs.push((job, event.revision));
-                    event
-                },
-            ));
+            state.publish(staged.into_iter().map(|Staged { job, event, expires_at_ms }| {
+                if expires_at_ms != 0 {
+                    self.expiring.push(Reverse((expires_at_ms, event.revision, event.key.clone())));
+                }
+                jobs.push((job, event.revision));
+                event
+            }));
         }
         for (job, revision) in jobs {
             job.answer(Ok(Reply::Done(revision)));
@@ -301,29 +265,18 @@ impl Writer {
         self.failure = Some(error);
     }
 
-    fn commit(
-        &self,
-        staged: &[Staged],
-        garbage: &[Revision],
-        position: Position,
-    ) -> Result<(), Error> {
+    fn commit(&self, staged: &[Staged], garbage: &[Revision], position: Position) -> Result<(), Error> {
         if self.shared.in_memory {
             return Ok(());
         }
         let records: Vec<Record<'_>> = staged
             .iter()
-            .map(
-                |Staged {
-                     event,
-                     expires_at_ms,
-                     ..
-                 }| Record {
-                    revision: event.revision,
-                    key: &event.key,
-                    value: event.value.as_ref(),
-                    expires_at_ms: *expires_at_ms,
-                },
-            )
+            .map(|Staged { event, expires_at_ms, .. }| Record {
+                revision: event.revision,
+                key: &event.key,
+                value: event.value.as_ref(),
+                expires_at_ms: *expires_at_ms,
+            })
             .collect();
         self.shared.file()?.commit(&records, garbage, position)
     }
@@ -343,17 +296,10 @@ impl Writer {
             let state = self.shared.state();
             let kept = state.revision.saturating_sub(state.compacted);
             // A quarter more than needed, so that this does not happen at every write.
-            let by_revisions = (kept > retention.revisions_max).then(|| {
-                state
-                    .revision
-                    .saturating_sub(three_quarters(retention.revisions_max))
-            });
+            let by_revisions = (kept > retention.revisions_max)
+                .then(|| state.revision.saturating_sub(three_quarters(retention.revisions_max)));
             let by_bytes = (state.index.superseded_bytes() > retention.bytes_max)
-                .then(|| {
-                    state
-                        .index
-                        .compaction_for(three_quarters(retention.bytes_max))
-                })
+                .then(|| state.index.compaction_for(three_quarters(retention.bytes_max)))
                 .flatten();
             by_revisions.max(by_bytes)
         };
@@ -363,10 +309,8 @@ impl Writer {
                 self.next_look = now.checked_add(Duration::from_secs(3600)).unwrap_or(now);
                 return self.compact_to(target);
             };
-            let interval = age_max
-                .checked_div(10)
-                .unwrap_or_default()
-                .clamp(Duration::from_millis(50), Duration::from_secs(10));
+            let interval =
+                age_max.checked_div(10).unwrap_or_default().clamp(Duration::from_millis(50), Duration::from_secs(10));
             self.next_look = now.checked_add(interval).unwrap_or(now);
             while let Some((at, revision)) = self.ages.front() {
                 if now.saturating_duration_since(*at) < age_max {
@@ -396,18 +340,12 @@ impl Writer {
         let position = {
             let state = self.shared.state();
             if revision > state.revision {
-                return Err(Error::FutureRevision {
-                    requested: revision,
-                    current: state.revision,
-                });
+                return Err(Error::FutureRevision { requested: revision, current: state.revision });
             }
             if revision <= state.compacted {
                 return Ok(());
             }
-            Position {
-                revision: state.revision,
-                compacted: revision,
-            }
+            Position { revision: state.revision, compacted: revision }
         };
         if let Err(error) = self.commit(&[], &[], position) {
             self.fail(error.clone());
@@ -435,14 +373,7 @@ impl<'a> Batch<'a> {
     fn new(shared: &'a Shared) -> Self {
         let revision = shared.state().revision;
         let (staged, conflicts, written) = (Vec::new(), Vec::new(), HashMap::new());
-        Self {
-            shared,
-            revision,
-            staged,
-            conflicts,
-            written,
-            values: None,
-        }
+        Self { shared, revision, staged, conflicts, written, values: None }
     }
 
     fn stage(&mut self, job: Job) {
@@ -452,9 +383,7 @@ impl<'a> Batch<'a> {
         };
         let holds = match job.write.guard {
             Guard::Absent => previous.is_none(),
-            Guard::Unchanged(revision) => previous
-                .as_ref()
-                .is_some_and(|previous| previous.revision == revision),
+            Guard::Unchanged(revision) => previous.as_ref().is_some_and(|previous| previous.revision == revision),
         };
         let Some(revision) = self.revision.checked_add(1).filter(|_| holds) else {
             self.conflicts.push(job);
@@ -466,53 +395,25 @@ impl<'a> Batch<'a> {
         };
         self.revision = revision;
         self.written.insert(key.clone(), self.staged.len());
-        self.staged.push(Staged {
-            job,
-            event: Event {
-                key,
-                revision,
-                value,
-                previous,
-            },
-            expires_at_ms,
-        });
+        self.staged.push(Staged { job, event: Event { key, revision, value, previous }, expires_at_ms });
     }
 
     /// What a key holds after the writes staged so far.
     fn current(&mut self, key: &str) -> Result<(Arc<str>, Option<Previous>), Error> {
-        if let Some(Staged { event, .. }) =
-            self.written.get(key).and_then(|at| self.staged.get(*at))
-        {
+        if let Some(Staged { event, .. }) = self.written.get(key).and_then(|at| self.staged.get(*at)) {
             let value = event.value.clone();
-            return Ok((
-                event.key.clone(),
-                value.map(|value| Previous {
-                    value,
-                    revision: event.revision,
-                }),
-            ));
+            return Ok((event.key.clone(), value.map(|value| Previous { value, revision: event.revision })));
         }
         let found = {
             let state = self.shared.state();
-            state
-                .index
-                .latest(key)
-                .map(|(key, version)| state.locate(key, version))
+            state.index.latest(key).map(|(key, version)| state.locate(key, version))
         };
         let Some(found) = found else {
             return Ok((key.into(), None));
         };
-        let value: Option<Bytes> =
-            self.shared
-                .value(found.revision, &found.content, &mut self.values)?;
+        let value: Option<Bytes> = self.shared.value(found.revision, &found.content, &mut self.values)?;
         let value = value.ok_or_else(|| damaged(format!("the value of `{key}` is missing")))?;
-        Ok((
-            found.key,
-            Some(Previous {
-                value,
-                revision: found.revision,
-            }),
-        ))
+        Ok((found.key, Some(Previous { value, revision: found.revision })))
     }
 }
 
@@ -521,15 +422,11 @@ fn three_quarters(limit: u64) -> u64 {
 }
 
 fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// When something that lives so long from now on goes away; never 0, which stands for "does not".
 fn expiry(ttl: Duration) -> u64 {
-    now_ms()
-        .saturating_add(ttl.as_millis().try_into().unwrap_or(u64::MAX))
-        .max(1)
+    now_ms().saturating_add(ttl.as_millis().try_into().unwrap_or(u64::MAX)).max(1)
 }

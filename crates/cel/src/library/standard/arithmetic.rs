@@ -9,7 +9,7 @@ use super::receives;
 use crate::cost::Price;
 use crate::env::Overload;
 use crate::library::{price, shared};
-use crate::value::{Bytes, Duration, ErrorKind, EvalError, List, Value};
+use crate::value::{Bytes, Duration, ErrorKind, EvalError, Value};
 
 const ONE: Price = Price::ONE;
 
@@ -85,7 +85,7 @@ pub(super) fn add<'v>(operands: &[Value<'v>]) -> Outcome<'v> {
             text.push_str(b);
             Ok(Value::string(text))
         }
-        [Value::List(a), b] => concat_lists(a, b),
+        [Value::List(a), b] => a.concat(b),
         [Value::Bytes(a), Value::Bytes(b)] => {
             let octets: Arc<[u8]> = [a.as_slice(), b.as_slice()].concat().into();
             Ok(Value::Bytes(Bytes::Shared(octets)))
@@ -94,25 +94,6 @@ pub(super) fn add<'v>(operands: &[Value<'v>]) -> Outcome<'v> {
             at.checked_add(*span).map(Value::Timestamp)
         }
         [Value::Duration(a), Value::Duration(b)] => duration(a.nanoseconds.checked_add(b.nanoseconds)),
-        _ => Err(EvalError::no_such_overload()),
-    }
-}
-
-fn concat_lists<'v>(a: &List<'v>, b: &Value<'v>) -> Outcome<'v> {
-    if let List::Host(list) = a
-        && let Some(answer) = list.concat(b)
-    {
-        return answer;
-    }
-    match b {
-        Value::List(b) if a.is_empty() => Ok(Value::List(b.clone())),
-        Value::List(b) if b.is_empty() => Ok(Value::List(a.clone())),
-        Value::List(b) => {
-            let mut elements = Vec::with_capacity(a.len().saturating_add(b.len()));
-            elements.extend(a.iter());
-            elements.extend(b.iter());
-            Ok(Value::list(elements))
-        }
         _ => Err(EvalError::no_such_overload()),
     }
 }

@@ -42,7 +42,7 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
     let found = match list {
         List::Borrowed(elements) => elements.iter().any(is_equal),
         List::Shared(elements) => elements.iter().any(is_equal),
-        List::Host(_) => list.iter().any(|candidate| is_equal(&candidate)),
+        List::Host(_) | List::Shaped(..) => list.iter().any(|candidate| is_equal(&candidate)),
     };
     match undecided {
         Some(error) if !found => Err(error),

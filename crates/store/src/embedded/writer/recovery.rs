@@ -33,10 +33,7 @@ impl Writer {
             (state.revision, state.compacted)
         };
         if position.revision < revision || position.compacted < compacted {
-            return Err(damaged(format!(
-                "the file is at revision {}, behind {revision}",
-                position.revision
-            )));
+            return Err(damaged(format!("the file is at revision {}, behind {revision}", position.revision)));
         }
         let mut happened: Vec<Logged> = Vec::new();
         file.scan(revision.saturating_add(1), |logged| {
@@ -45,42 +42,23 @@ impl Writer {
         })?;
         let values = file.values()?;
         self.shared.set_file(Some(Arc::new(file)));
-        for Logged {
-            revision,
-            key,
-            deleted,
-            expires_at_ms,
-            ..
-        } in happened
-        {
+        for Logged { revision, key, deleted, expires_at_ms, .. } in happened {
             let value = if deleted { None } else { values.get(revision)? };
             let previous = {
                 let state = self.shared.state();
-                state
-                    .index
-                    .before(&key, revision)
-                    .map(|version| state.locate(&key, version))
+                state.index.before(&key, revision).map(|version| state.locate(&key, version))
             };
             let previous = match previous {
                 Some(found) => self
                     .shared
                     .value(found.revision, &found.content, &mut None)?
-                    .map(|value| Previous {
-                        value,
-                        revision: found.revision,
-                    }),
+                    .map(|value| Previous { value, revision: found.revision }),
                 None => None,
             };
             if expires_at_ms != 0 {
-                self.expiring
-                    .push(std::cmp::Reverse((expires_at_ms, revision, key.clone())));
+                self.expiring.push(std::cmp::Reverse((expires_at_ms, revision, key.clone())));
             }
-            self.shared.state_mut().publish([Event {
-                key,
-                revision,
-                value,
-                previous,
-            }]);
+            self.shared.state_mut().publish([Event { key, revision, value, previous }]);
         }
         self.shared.state_mut().compacted = position.compacted;
         self.failure = None;
@@ -101,9 +79,7 @@ impl Writer {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(_) => {
-                    return Err(Error::Unavailable(Cause::new(
-                        "readers still hold the file",
-                    )));
+                    return Err(Error::Unavailable(Cause::new("readers still hold the file")));
                 }
             }
         }

@@ -1,0 +1,231 @@
+//! What is examined once an expression has checked: literals that can never be right, and limits on its shape.
+//!
+//! An environment lists its [`Validator`]s; hosts and libraries add their own with [`Validator::Custom`].
+//! Follows the order, the positions and the texts of cel-go's `cel/validator.go`.
+
+use super::assign::is_same;
+use super::format::Shown;
+use super::{Reference, TypedAst};
+use crate::env::Implementation;
+use crate::regex::Regex;
+use crate::source::Issues;
+use crate::syntax::ast::{ExprId, ExprKind, Literal};
+use crate::types::Type;
+use crate::value::{Bytes, Value};
+
+/// Something to examine in a checked expression.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Validator {
+    /// The literal in `duration('1h')` is a duration.
+    DurationLiterals,
+    /// The literal in `timestamp('2020-01-01T00:00:00Z')` is a timestamp.
+    TimestampLiterals,
+    /// The literal in `text.matches('[a-z]+')` is a regular expression.
+    RegexLiterals,
+    /// The elements of a list literal, the keys and the values of a map literal have one type: not even `dyn` is mixed with others.
+    HomogeneousLiterals,
+    /// Comprehensions stand within each other at most this deep. Those over an empty list literal are not counted.
+    NestingLimit(usize),
+    /// The host's or a library's own.
+    Custom(CustomValidator),
+}
+
+/// A validator of the host or of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomValidator {
+    /// A validator's name is its identity: an environment holds it once.
+    pub name: &'static str,
+    /// Reports what is wrong.
+    pub validate: fn(&TypedAst, &mut Issues),
+    /// In the operands of these functions, literals may be mixed: `format` takes a list of anything.
+    pub mixed_literals_within: &'static [&'static str],
+}
+
+impl Validator {
+    /// The name, by which an environment knows whether it has the validator already.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Validator::DurationLiterals => "cel.validator.duration",
+            Validator::TimestampLiterals => "cel.validator.timestamp",
+            Validator::RegexLiterals => "cel.validator.matches",
+            Validator::HomogeneousLiterals => "cel.validator.homogeneous_literals",
+            Validator::NestingLimit(_) => "cel.validator.comprehension_nesting_limit",
+            Validator::Custom(custom) => custom.name,
+        }
+    }
+
+    fn validate(&self, checked: &TypedAst, issues: &mut Issues) {
+        match self {
+            Validator::DurationLiterals => check_first_argument(checked, issues, "duration", converts),
+            Validator::TimestampLiterals => check_first_argument(checked, issues, "timestamp", converts),
+            Validator::RegexLiterals => check_first_argument(checked, issues, "matches", is_regex),
+            Validator::HomogeneousLiterals => check_homogeneous(checked, issues),
+            Validator::NestingLimit(limit) => check_nesting(checked, issues, *limit),
+            Validator::Custom(custom) => (custom.validate)(checked, issues),
+        }
+    }
+}
+
+/// Runs the environment's validators.
+pub(super) fn validate(checked: TypedAst) -> Result<TypedAst, Issues> {
+    let validators = checked.env.validators();
+    if validators.is_empty() {
+        return Ok(checked);
+    }
+    let mut issues = Issues::new(checked.ast.source());
+    for validator in validators {
+        validator.validate(&checked, &mut issues);
+    }
+    if issues.is_empty() { Ok(checked) } else { Err(issues) }
+}
+
+/// Examines the first argument of each call of a function, where it is a literal.
+///
+/// cel-go counts arguments without the receiver, so of `matches('a', 'b')` it is the text that is examined, not the pattern.
+fn check_first_argument(
+    checked: &TypedAst,
+    issues: &mut Issues,
+    function: &str,
+    is_valid: fn(&TypedAst, ExprId, &Literal) -> bool,
+) {
+    for id in checked.ast.postorder(checked.ast.root()) {
+        let ExprKind::Call { args, .. } = &checked.ast[id].kind else { continue };
+        let Some(argument) = args.first() else { continue };
+        let ExprKind::Literal(literal) = &checked.ast[*argument].kind else { continue };
+        if checked.called_name(id) == Some(function) && !is_valid(checked, id, literal) {
+            issues.report(checked.ast[*argument].position, format!("invalid {function} argument"));
+        }
+    }
+}
+
+/// The function that is called accepts the literal.
+fn converts(checked: &TypedAst, call: ExprId, literal: &Literal) -> bool {
+    let Reference::Function { function, overloads, .. } = checked.reference(call) else { return true };
+    let operands = [literal_value(literal)];
+    match overloads.single(function).map(|overload| &overload.implementation) {
+        Some(Implementation::Native(code)) => code(&operands).is_ok(),
+        Some(Implementation::Closure(code)) => code(&operands).is_ok(),
+        Some(Implementation::Singleton) => function.singleton.is_none_or(|shared| (shared.call)(&operands).is_ok()),
+        Some(Implementation::Builtin) | None => true,
+    }
+}
+
+fn literal_value(literal: &Literal) -> Value<'_> {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(*value),
+        Literal::Uint(value) => Value::Uint(*value),
+        Literal::Double(value) => Value::Double(*value),
+        Literal::String(text) => Value::str(text),
+        Literal::Bytes(octets) => Value::Bytes(Bytes::Borrowed(octets)),
+    }
+}
+
+fn is_regex(_: &TypedAst, _: ExprId, literal: &Literal) -> bool {
+    match literal {
+        Literal::String(pattern) => Regex::new(pattern).is_ok(),
+        _ => true,
+    }
+}
+
+fn check_homogeneous(checked: &TypedAst, issues: &mut Issues) {
+    let mut mismatch = |id: ExprId, expected: &Type, actual: &Type| {
+        let message = format!("expected type '{}' but found '{}'", Shown(expected), Shown(actual));
+        issues.report(checked.ast[id].position, message);
+    };
+    let literals = literals_to_compare(checked);
+    for id in &literals {
+        let ExprKind::List(elements) = &checked.ast[*id].kind else { continue };
+        let mut types =
+            elements.iter().map(|element| (element.value, entry_type(checked, element.value, element.optional)));
+        let Some((_, expected)) = types.next() else { continue };
+        if let Some((other, actual)) = types.find(|(_, actual)| !is_same(expected, actual)) {
+            mismatch(other, expected, actual);
+        }
+    }
+    for id in &literals {
+        let ExprKind::Map(entries) = &checked.ast[*id].kind else { continue };
+        let mut entries = entries
+            .iter()
+            .map(|entry| (entry, checked.type_of(entry.key), entry_type(checked, entry.value, entry.optional)));
+        let Some((_, key, value)) = entries.next() else { continue };
+        for (entry, actual_key, actual_value) in entries {
+            if !is_same(key, actual_key) {
+                mismatch(entry.key, key, actual_key);
+            }
+            if !is_same(value, actual_value) {
+                mismatch(entry.value, value, actual_value);
+            }
+        }
+    }
+}
+
+/// The type of an element or a map's value: an optional one counts as what it holds.
+fn entry_type(checked: &TypedAst, id: ExprId, optional: bool) -> &Type {
+    let of = checked.type_of(id);
+    if optional { of.as_optional().unwrap_or(of) } else { of }
+}
+
+/// List and map literals with several entries, children first, but for those in functions that take mixed ones.
+fn literals_to_compare(checked: &TypedAst) -> Vec<ExprId> {
+    let ast = &checked.ast;
+    let has_several = |id: ExprId| match &ast[id].kind {
+        ExprKind::List(elements) => elements.len() > 1,
+        ExprKind::Map(entries) => entries.len() > 1,
+        _ => false,
+    };
+    let mixed_within = |id: ExprId| {
+        let customs = checked.env.validators().iter().filter_map(|validator| match validator {
+            Validator::Custom(custom) => Some(custom.mixed_literals_within),
+            _ => None,
+        });
+        let name = checked.called_name(id);
+        name.is_some_and(|name| customs.flatten().any(|function| *function == name))
+    };
+    let mut found = Vec::new();
+    // Each node on the way down, its next child, and whether it stands in a function that takes mixed literals.
+    let mut path = vec![(ast.root(), 0_usize, false)];
+    while let Some((id, next, mixed)) = path.last_mut() {
+        match ast[*id].kind.child(*next) {
+            Some(child) => {
+                *next = next.saturating_add(1);
+                let mixed = *mixed || mixed_within(*id);
+                path.push((child, 0, mixed));
+            }
+            None => {
+                if !*mixed && has_several(*id) {
+                    found.push(*id);
+                }
+                path.pop();
+            }
+        }
+    }
+    found
+}
+
+fn check_nesting(checked: &TypedAst, issues: &mut Issues, limit: usize) {
+    let ast = &checked.ast;
+    let loops = |id: ExprId| match &ast[id].kind {
+        ExprKind::Comprehension(it) => !matches!(&ast[it.range].kind, ExprKind::List(elements) if elements.is_empty()),
+        _ => false,
+    };
+    // Each node on the way down, its next child, and how many loops it stands in, itself included.
+    let mut path = vec![(ast.root(), 0_usize, usize::from(loops(ast.root())))];
+    while let Some((id, next, nesting)) = path.last_mut() {
+        match ast[*id].kind.child(*next) {
+            Some(child) => {
+                *next = next.saturating_add(1);
+                let nesting = nesting.saturating_add(usize::from(loops(child)));
+                path.push((child, 0, nesting));
+            }
+            None => {
+                if *nesting > limit && matches!(ast[*id].kind, ExprKind::Comprehension(_)) {
+                    issues.report(ast[*id].position, "comprehension exceeds nesting limit");
+                }
+                path.pop();
+            }
+        }
+    }
+}
