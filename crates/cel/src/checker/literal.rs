@@ -91,6 +91,8 @@ impl<'a> Checker<'a> {
             self.set_type(id, Type::Error);
             return self.report_undeclared(id, name);
         };
+        // The name `list` stands for lists of anything, which can be built.
+        let of = self.bindings.substitute_or_dyn(&of);
         let is_message = message_name(&of).is_some();
         if !is_message {
             let message = format!("'{}' is not a message type", of.name());

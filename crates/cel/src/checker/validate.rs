@@ -103,11 +103,13 @@ fn check_first_argument(
 fn converts(checked: &TypedAst, call: ExprId, literal: &Literal) -> bool {
     let Reference::Function { function, overloads, .. } = checked.reference(call) else { return true };
     let operands = [literal_value(literal)];
-    match overloads.single(function).map(|overload| &overload.implementation) {
-        Some(Implementation::Native(code)) => code(&operands).is_ok(),
-        Some(Implementation::Closure(code)) => code(&operands).is_ok(),
-        Some(Implementation::Singleton) => function.singleton.is_none_or(|shared| (shared.call)(&operands).is_ok()),
-        Some(Implementation::Builtin) | None => true,
+    // Null checks where a time is expected, but no overload takes it.
+    let Some(overload) = overloads.of(function).find(|overload| overload.accepts(&operands)) else { return false };
+    match &overload.implementation {
+        Implementation::Native(code) => code(&operands).is_ok(),
+        Implementation::Closure(code) => code(&operands).is_ok(),
+        Implementation::Singleton => function.singleton.is_none_or(|shared| (shared.call)(&operands).is_ok()),
+        Implementation::Builtin => true,
     }
 }
 
