@@ -10,16 +10,24 @@ mod literal;
 pub mod macros;
 mod parser;
 mod recovery;
+mod unparser;
 mod visit;
+
+#[cfg(test)]
+mod tests;
 
 use crate::source::{Issues, Location, Source};
 use ast::Ast;
 use macros::MacroTable;
 
+pub use unparser::{unparse, unparse_node, unparse_wrapped};
 pub use visit::{Postorder, Preorder};
 
 /// How many nodes a tree may hold. Copies that macros make are counted, so that they cannot grow without bound.
 const NODES_MAX: usize = 1_000_000;
+
+/// The highest [`Options::recursion_max`].
+const RECURSION_MAX: usize = 250;
 
 /// What is allowed in an expression's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +37,9 @@ pub struct Options {
     pub optional_syntax: bool,
     /// Field names in backticks.
     pub quoted_fields: bool,
-    /// How deep rules of the grammar may be nested, and how deep the visited tree may be.
+    /// How deep rules of the grammar may be nested, and how deep the tree that they form may be.
+    ///
+    /// More than 250 counts as 250, so that no text is too deep for a stack of 2 MiB.
     pub recursion_max: usize,
     /// How many code points the text may have.
     pub code_points_max: usize,
@@ -43,12 +53,18 @@ pub struct Options {
     pub keep_macro_calls: bool,
 }
 
+impl Options {
+    fn recursion_limit(&self) -> usize {
+        self.recursion_max.min(RECURSION_MAX)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
             optional_syntax: false,
             quoted_fields: true,
-            recursion_max: 250,
+            recursion_max: RECURSION_MAX,
             code_points_max: 100_000,
             errors_max: 100,
             recoveries_max: 30,

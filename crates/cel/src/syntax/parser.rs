@@ -28,9 +28,6 @@ impl From<MacroError> for Bail {
 
 type Parsed<T> = Result<T, Bail>;
 
-/// Nesting that always fits the stack; deeper text is read without recursion over rules.
-const NESTING_MAX: usize = 250;
-
 /// The tree, if nothing is wrong with the text.
 pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> Parsed<Ast> {
     let mut lexer = Lexer::new(source.text());
@@ -41,12 +38,12 @@ pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> 
         token,
         previous_end: 0,
         nesting: 0,
-        nesting_max: options.recursion_max.min(NESTING_MAX),
+        nesting_max: options.recursion_limit(),
         height: 0,
         terms: Vec::new(),
     };
     let root = parser.expr()?;
-    if parser.token.kind != Kind::Eof || parser.height > options.recursion_max {
+    if parser.token.kind != Kind::Eof || parser.height > options.recursion_limit() {
         return Err(Bail);
     }
     parser.builder.ast.set_root(root);

@@ -15,7 +15,7 @@ mod visitor;
 use super::Options;
 use super::ast::Ast;
 use super::macros::MacroTable;
-use crate::source::{Issues, Location, Source};
+use crate::source::{Issues, Source};
 use strategy::Abort;
 
 /// The tree, or everything that is wrong with the text.
@@ -24,9 +24,7 @@ pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> 
     let outcome = rules::read(source, options, &mut issues)
         .and_then(|tree| visitor::visit(&tree, source, macros, options, &mut issues));
     match outcome {
-        Ok(ast) if issues.is_empty() => return Ok(ast),
-        Ok(_) | Err(Abort::Reported) => {}
-        Err(Abort::Limit(message)) => issues.report_at(Location::NONE, message),
+        Ok(ast) if issues.is_empty() => Ok(ast),
+        Ok(_) | Err(Abort) => Err(issues),
     }
-    Err(issues)
 }

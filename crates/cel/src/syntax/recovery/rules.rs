@@ -7,7 +7,7 @@ use super::sets::{
     CALC_OPERATORS, EXPR, FIELD_NAME, LITERAL, MEMBER_OPERATORS, OPTIONAL_EXPR, OPTIONAL_FIELD, PRIMARY,
     PRODUCT_OPERATORS, RELATION_OPERATORS, SUM_OPERATORS, Set,
 };
-use super::strategy::{Abort, Failure, Place, Recovering, Rule};
+use super::strategy::{Abort, Place, Recovering, Rule, Stop};
 use super::stream::Stream;
 use super::tree::{Binary, Chain, Entry, NodeId, Shape, Signs, Tree};
 use crate::source::{Issues, Source};
@@ -15,7 +15,7 @@ use crate::syntax::Options;
 use crate::syntax::lexer::{Kind, Token};
 
 type Read = Result<NodeId, Abort>;
-type Step = Result<(), Failure>;
+type Step = Result<(), Stop>;
 
 const fn one(kind: Kind) -> Set {
     Set::of(&[kind])
@@ -98,11 +98,7 @@ impl Recovering<'_> {
     /// Reads the next token, which is known to fit.
     fn matched(&mut self) -> Result<Token, Abort> {
         let kind = self.kind()?;
-        match self.match_token(0, kind, Set::EMPTY) {
-            Ok(token) => Ok(token),
-            Err(Failure::Abort(abort)) => Err(abort),
-            Err(_) => self.stream.peek(0),
-        }
+        self.match_token(0, kind, Set::EMPTY).map_err(|_| Abort)
     }
 
     fn relation(&mut self, follow: Set, precedence: u8) -> Read {

@@ -8,34 +8,29 @@ use super::tree::{Tree, missing_token};
 use crate::syntax::Options;
 use crate::syntax::lexer::{Kind, Token};
 
-/// Parsing ends here.
+/// Parsing ends here; the reason is reported.
 #[derive(Debug)]
-pub(super) enum Abort {
-    /// The reason is already reported.
-    Reported,
-    /// A limit that concerns the expression as a whole.
-    Limit(String),
+pub(super) struct Abort;
+
+/// A rule cannot go on: because of the failure that the parser holds, or because parsing ends.
+// Small on purpose: results of this type are in every frame of the recursion over rules.
+pub(super) enum Stop {
+    Failed,
+    Abort,
 }
 
-/// A rule cannot go on.
-pub(super) enum Failure {
-    /// No alternative of the rule begins like this.
-    NoAlternative {
-        first: Token,
-        offending: Token,
-    },
-    /// Another token is needed here.
-    Mismatch {
-        offending: Token,
-        expected: Set,
-    },
-    Abort(Abort),
-}
-
-impl From<Abort> for Failure {
-    fn from(abort: Abort) -> Self {
-        Failure::Abort(abort)
+impl From<Abort> for Stop {
+    fn from(_: Abort) -> Self {
+        Stop::Abort
     }
+}
+
+/// Why a rule cannot go on.
+enum Failure {
+    /// No alternative of the rule begins like this.
+    NoAlternative { first: Token, offending: Token },
+    /// Another token is needed here.
+    Mismatch { offending: Token, expected: Set },
 }
 
 /// The rules of the grammar; each is counted on its own for the limit on recursion.
@@ -86,6 +81,7 @@ pub(super) struct Recovering<'a> {
     last_error_index: Option<usize>,
     last_error_states: Vec<State>,
     recoveries: usize,
+    failure: Option<Failure>,
 }
 
 impl<'a> Recovering<'a> {
@@ -101,6 +97,7 @@ impl<'a> Recovering<'a> {
             last_error_index: None,
             last_error_states: Vec::new(),
             recoveries: 0,
+            failure: None,
         }
     }
 
@@ -112,9 +109,9 @@ impl<'a> Recovering<'a> {
     pub(super) fn count_entry(&mut self, rule: Rule) -> Result<(), Abort> {
         let Some(depth) = self.depths.get_mut(rule as usize) else { return Ok(()) };
         *depth = depth.saturating_add(1);
-        let limit = self.options.recursion_max;
+        let limit = self.options.recursion_limit();
         if *depth > limit {
-            return Err(Abort::Limit(format!("expression recursion limit exceeded: {limit}")));
+            return Err(self.stream.report_limit(format!("expression recursion limit exceeded: {limit}")));
         }
         Ok(())
     }
@@ -141,26 +138,28 @@ impl<'a> Recovering<'a> {
     }
 
     /// Leaves the first rule; what made it fail is reported and got over.
-    pub(super) fn leave_start(&mut self, outcome: Result<(), Failure>) -> Result<(), Abort> {
+    pub(super) fn leave_start(&mut self, outcome: Result<(), Stop>) -> Result<(), Abort> {
         self.get_over(outcome)?;
         self.count_exit(Rule::Start);
         Ok(())
     }
 
     /// Leaves a rule; what made it fail is reported and got over.
-    pub(super) fn leave(&mut self, rule: Rule, outcome: Result<(), Failure>) -> Result<(), Abort> {
+    pub(super) fn leave(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Abort> {
         self.get_over(outcome)?;
         self.count_exit(rule);
         self.follows.pop();
         Ok(())
     }
 
-    fn get_over(&mut self, outcome: Result<(), Failure>) -> Result<(), Abort> {
+    fn get_over(&mut self, outcome: Result<(), Stop>) -> Result<(), Abort> {
         match outcome {
             Ok(()) => Ok(()),
-            Err(Failure::Abort(abort)) => Err(abort),
-            Err(failure) => {
-                self.report_failure(failure)?;
+            Err(Stop::Abort) => Err(Abort),
+            Err(Stop::Failed) => {
+                if let Some(failure) = self.failure.take() {
+                    self.report_failure(failure)?;
+                }
                 self.recover()
             }
         }
@@ -181,7 +180,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// Makes sure, at a decision, that the next token fits.
-    pub(super) fn sync(&mut self, state: State, next: Set, place: Place) -> Result<(), Failure> {
+    pub(super) fn sync(&mut self, state: State, next: Set, place: Place) -> Result<(), Stop> {
         self.state = state;
         if self.in_recovery || next.has_end() || next.contains(self.kind()?) {
             return Ok(());
@@ -192,7 +191,8 @@ impl<'a> Recovering<'a> {
                 if self.drop_token(expected)? {
                     return Ok(());
                 }
-                Err(Failure::Mismatch { offending: self.stream.peek(0)?, expected })
+                let offending = self.stream.peek(0)?;
+                Err(self.fail(Failure::Mismatch { offending, expected }))
             }
             Place::LoopBack => {
                 self.report_unwanted(expected)?;
@@ -206,7 +206,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// Reads a token of that kind; `after` is what may come behind it in the rule.
-    pub(super) fn match_token(&mut self, state: State, kind: Kind, after: Set) -> Result<Token, Failure> {
+    pub(super) fn match_token(&mut self, state: State, kind: Kind, after: Set) -> Result<Token, Stop> {
         self.state = state;
         let token = self.stream.peek(0)?;
         if token.kind == kind {
@@ -227,7 +227,7 @@ impl<'a> Recovering<'a> {
             let previous = self.stream.previous().filter(|_| token.kind == Kind::Eof);
             return Ok(missing_token(kind, previous.unwrap_or(token).start));
         }
-        Err(Failure::Mismatch { offending: token, expected })
+        Err(self.fail(Failure::Mismatch { offending: token, expected }))
     }
 
     /// Drops the next token if the one behind it is expected.
@@ -292,7 +292,6 @@ impl<'a> Recovering<'a> {
                 let message = format!("mismatched input {} expecting {expected}", self.stream.show(offending));
                 self.stream.report(offending.start, &message)
             }
-            Failure::Abort(abort) => Err(abort),
         }
     }
 
@@ -301,7 +300,7 @@ impl<'a> Recovering<'a> {
         if self.recoveries >= limit {
             let position = self.stream.peek(0)?.start;
             self.stream.report(position, &format!("error recovery attempt limit exceeded: {limit}"))?;
-            return Err(Abort::Reported);
+            return Err(Abort);
         }
         self.recoveries = self.recoveries.saturating_add(1);
         Ok(())
@@ -327,7 +326,7 @@ impl<'a> Recovering<'a> {
     fn skip_token(&mut self, skipped: &mut usize) -> Result<(), Abort> {
         let limit = self.options.recovery_tokens_max;
         if *skipped >= limit {
-            return Err(Abort::Limit(format!("error recovery token lookahead limit exceeded: {limit}")));
+            return Err(self.stream.report_limit(format!("error recovery token lookahead limit exceeded: {limit}")));
         }
         *skipped = skipped.saturating_add(1);
         self.stream.advance()
@@ -339,10 +338,15 @@ impl<'a> Recovering<'a> {
     }
 
     /// No alternative fits the tokens from the next one to the one `ahead`.
-    pub(super) fn no_alternative(&mut self, ahead: usize) -> Failure {
+    pub(super) fn no_alternative(&mut self, ahead: usize) -> Stop {
         match (self.stream.peek(0), self.stream.peek(ahead)) {
-            (Ok(first), Ok(offending)) => Failure::NoAlternative { first, offending },
-            (Err(abort), _) | (_, Err(abort)) => Failure::Abort(abort),
+            (Ok(first), Ok(offending)) => self.fail(Failure::NoAlternative { first, offending }),
+            _ => Stop::Abort,
         }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Stop {
+        self.failure = Some(failure);
+        Stop::Failed
     }
 }

@@ -85,11 +85,17 @@ impl<'a> Stream<'a> {
     pub(super) fn report(&mut self, position: u32, message: &str) -> Result<(), Abort> {
         if self.errors >= self.errors_max {
             self.report_at(position, format!("Syntax error: More than {} syntax errors", self.errors_max));
-            return Err(Abort::Reported);
+            return Err(Abort);
         }
         self.errors = self.errors.saturating_add(1);
         self.report_at(position, format!("Syntax error: {message}"));
         Ok(())
+    }
+
+    /// Reports that a limit on the expression as a whole is exceeded; parsing ends.
+    pub(super) fn report_limit(&mut self, message: String) -> Abort {
+        self.issues.report_at(Location::NONE, message);
+        Abort
     }
 
     fn report_at(&mut self, position: u32, message: String) {

@@ -93,8 +93,9 @@ impl<'a> Visitor<'a> {
     /// Counts a rule that adds to the depth while `visit` goes into it.
     fn deeper(&mut self, visit: impl FnOnce(&mut Self) -> Visited) -> Visited {
         self.depth = self.depth.saturating_add(1);
-        if self.depth > self.options.recursion_max {
-            return Err(Abort::Limit("max recursion depth exceeded".into()));
+        if self.depth > self.options.recursion_limit() {
+            self.issues.report_at(Location::NONE, "max recursion depth exceeded");
+            return Err(Abort);
         }
         let result = visit(self)?;
         self.depth = self.depth.saturating_sub(1);
