@@ -3,6 +3,7 @@
 //! Scalars first ([`quantity`], [`semver`]); every component and every offline tool reads objects through this crate. It is
 //! pure: no clock, file, socket or global.
 
+pub mod features;
 pub mod field;
 pub mod go_text;
 pub mod json;
