@@ -117,10 +117,7 @@ impl Gate {
     /// The row of this gate.
     #[must_use]
     pub fn spec(self) -> &'static Spec {
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "the table has one row for each variant, in the same order"
-        )]
+        #[expect(clippy::indexing_slicing, reason = "the table has one row for each variant, in the same order")]
         &GATES[self as usize]
     }
 
@@ -133,10 +130,7 @@ impl Gate {
     /// The gate of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        GATES
-            .iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.gate)
+        GATES.iter().find(|spec| spec.name == name).map(|spec| spec.gate)
     }
 
     const fn bit(self) -> u32 {
@@ -154,9 +148,7 @@ impl Default for Features {
     /// What a component runs with when nothing is said.
     fn default() -> Self {
         let on = GATES.iter().filter(|spec| spec.default);
-        on.fold(Self::none(), |features, spec| {
-            features.with(spec.gate, true)
-        })
+        on.fold(Self::none(), |features, spec| features.with(spec.gate, true))
     }
 }
 
@@ -170,9 +162,7 @@ impl Features {
     /// The defaults, and the five proposals on: what `celplane up` runs with.
     #[must_use]
     pub fn all_proposals() -> Self {
-        PROPOSALS
-            .into_iter()
-            .fold(Self::default(), |features, gate| features.with(gate, true))
+        PROPOSALS.into_iter().fold(Self::default(), |features, gate| features.with(gate, true))
     }
 
     /// Whether the feature is on.
@@ -184,11 +174,7 @@ impl Features {
     /// The same features, except for one.
     #[must_use]
     pub const fn with(self, gate: Gate, enabled: bool) -> Self {
-        let enabled = if enabled {
-            self.enabled | gate.bit()
-        } else {
-            self.enabled & !gate.bit()
-        };
+        let enabled = if enabled { self.enabled | gate.bit() } else { self.enabled & !gate.bit() };
         Self { enabled }
     }
 
@@ -210,8 +196,7 @@ impl Features {
                 "AllAlpha" => stages.push((Stage::Alpha, value)),
                 "AllBeta" => stages.push((Stage::Beta, value)),
                 _ => {
-                    let gate = Gate::from_name(name)
-                        .ok_or_else(|| FeatureError::Unrecognized(name.to_owned()))?;
+                    let gate = Gate::from_name(name).ok_or_else(|| FeatureError::Unrecognized(name.to_owned()))?;
                     named.push((gate, value));
                 }
             }
@@ -223,9 +208,7 @@ impl Features {
                 features = features.with(spec.gate, *value);
             }
         }
-        features = named.into_iter().fold(features, |features, (gate, value)| {
-            features.with(gate, value)
-        });
+        features = named.into_iter().fold(features, |features, (gate, value)| features.with(gate, value));
         features.check_requirements()?;
         Ok(features)
     }
@@ -235,10 +218,7 @@ impl Features {
             let disabled = spec.requires.iter().filter(|gate| !self.enabled(**gate));
             let missing: Vec<_> = disabled.map(|gate| gate.name()).collect();
             if !missing.is_empty() {
-                return Err(FeatureError::MissingDependencies {
-                    gate: spec.name,
-                    missing,
-                });
+                return Err(FeatureError::MissingDependencies { gate: spec.name, missing });
             }
         }
         Ok(())
@@ -257,10 +237,7 @@ fn parse_flag(flag: &str) -> Result<Vec<(&str, bool)>, FeatureError> {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             _ => {
-                return Err(FeatureError::InvalidValue {
-                    name: name.to_owned(),
-                    value: value.to_owned(),
-                });
+                return Err(FeatureError::InvalidValue { name: name.to_owned(), value: value.to_owned() });
             }
         };
         pairs.push((name, enabled));
@@ -271,10 +248,7 @@ fn parse_flag(flag: &str) -> Result<Vec<(&str, bool)>, FeatureError> {
 impl fmt::Display for Features {
     /// As the flag would be written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<_> = GATES
-            .iter()
-            .map(|spec| (spec.name, self.enabled(spec.gate)))
-            .collect();
+        let mut names: Vec<_> = GATES.iter().map(|spec| (spec.name, self.enabled(spec.gate))).collect();
         names.sort_unstable();
         for (index, (name, enabled)) in names.into_iter().enumerate() {
             let separator = if index == 0 { "" } else { "," };
@@ -312,22 +286,12 @@ mod tests {
 
     #[test]
     fn flags_override_whatever_their_order() {
-        let features = Features::none()
-            .with_flag("TaintTolerationCEL=false, AllAlpha=true,")
-            .unwrap();
+        let features = Features::none().with_flag("TaintTolerationCEL=false, AllAlpha=true,").unwrap();
         assert!(!features.enabled(Gate::TaintTolerationCEL));
         assert!(features.enabled(Gate::CRDAdditionalPrinterColumnCEL));
-        let features = Features::all_proposals()
-            .with_flag("AllAlpha=0,DRACELDeviceConstraint=T")
-            .unwrap();
-        assert_eq!(
-            features,
-            Features::none().with(Gate::DRACELDeviceConstraint, true)
-        );
-        assert_eq!(
-            Features::none().with_flag("AllBeta=true").unwrap(),
-            Features::none()
-        );
+        let features = Features::all_proposals().with_flag("AllAlpha=0,DRACELDeviceConstraint=T").unwrap();
+        assert_eq!(features, Features::none().with(Gate::DRACELDeviceConstraint, true));
+        assert_eq!(Features::none().with_flag("AllBeta=true").unwrap(), Features::none());
     }
 
     #[test]
@@ -343,13 +307,8 @@ mod tests {
 
     #[test]
     fn text_is_the_flag() {
-        let text = Features::none()
-            .with(Gate::TaintTolerationCEL, true)
-            .to_string();
-        assert!(
-            text.contains("TaintTolerationCEL=true,TaintTolerationComparisonOperators=false"),
-            "{text}"
-        );
+        let text = Features::none().with(Gate::TaintTolerationCEL, true).to_string();
+        assert!(text.contains("TaintTolerationCEL=true,TaintTolerationComparisonOperators=false"), "{text}");
         assert_eq!(Features::none().with_flag(&text).unwrap().to_string(), text);
     }
 }

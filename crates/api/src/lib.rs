@@ -11,6 +11,7 @@ pub mod json_path;
 pub mod quantity;
 pub mod semver;
 pub mod structural_schema;
+pub mod types;
 pub mod yaml;
 
 pub use quantity::Quantity;

@@ -1,3 +1,5 @@
+//! JSON is read, written and converted as the reference does.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
