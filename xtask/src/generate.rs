@@ -22,7 +22,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-const GENERATORS: &[Generator] = &[];
+const GENERATORS: &[Generator] = &[Generator { name: "types", files: crate::types::files }];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &["--check"])?;

@@ -9,6 +9,7 @@ mod generate;
 mod test;
 mod tidy;
 mod tools;
+mod types;
 mod verify;
 
 use anyhow::{Result, bail};

@@ -93,11 +93,7 @@ impl ErrorType {
     fn shows_value(self) -> bool {
         !matches!(
             self,
-            ErrorType::Required
-                | ErrorType::Forbidden
-                | ErrorType::TooLong
-                | ErrorType::TooShort
-                | ErrorType::Internal
+            ErrorType::Required | ErrorType::Forbidden | ErrorType::TooLong | ErrorType::TooShort | ErrorType::Internal
         )
     }
 }
@@ -153,12 +149,7 @@ impl Error {
         bad_value: impl Into<BadValue>,
         detail: impl Into<String>,
     ) -> Self {
-        Self {
-            error_type,
-            field: at.to_string(),
-            bad_value: bad_value.into(),
-            detail: detail.into(),
-        }
+        Self { error_type, field: at.to_string(), bad_value: bad_value.into(), detail: detail.into() }
     }
 
     /// The message without the field.
@@ -273,34 +264,20 @@ impl Errors {
     /// A value that is none of the known ones.
     pub fn not_supported(&mut self, at: Path<'_>, value: impl Into<BadValue>, supported: &[&str]) {
         let quoted: Vec<_> = supported.iter().map(|it| quote(it)).collect();
-        let detail = if quoted.is_empty() {
-            String::new()
-        } else {
-            format!("supported values: {}", quoted.join(", "))
-        };
+        let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
         self.push(Error::new(ErrorType::NotSupported, &at, value, detail));
     }
 
     /// A text of more than `max` bytes.
     pub fn too_long(&mut self, at: Path<'_>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "byte"));
-        self.push(Error::new(
-            ErrorType::TooLong,
-            &at,
-            "<value omitted>",
-            detail,
-        ));
+        self.push(Error::new(ErrorType::TooLong, &at, "<value omitted>", detail));
     }
 
     /// A text of more than `max` characters.
     pub fn too_long_characters(&mut self, at: Path<'_>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "character"));
-        self.push(Error::new(
-            ErrorType::TooLong,
-            &at,
-            "<value omitted>",
-            detail,
-        ));
+        self.push(Error::new(ErrorType::TooLong, &at, "<value omitted>", detail));
     }
 
     /// A text of fewer than `min` characters.
@@ -312,42 +289,26 @@ impl Errors {
     /// A list of `actual` items, where `max` are allowed. Without `actual`, no number is shown.
     pub fn too_many(&mut self, at: Path<'_>, actual: Option<usize>, max: usize) {
         let detail = format!("must have at most {max} {}", plural(max, "item"));
-        let actual = actual.map_or(BadValue::Omitted, |actual| {
-            i64::try_from(actual).unwrap_or(i64::MAX).into()
-        });
+        let actual = actual.map_or(BadValue::Omitted, |actual| i64::try_from(actual).unwrap_or(i64::MAX).into());
         self.push(Error::new(ErrorType::TooMany, &at, actual, detail));
     }
 
     /// A value of the wrong type.
-    pub fn type_invalid(
-        &mut self,
-        at: Path<'_>,
-        value: impl Into<BadValue>,
-        detail: impl Into<String>,
-    ) {
+    pub fn type_invalid(&mut self, at: Path<'_>, value: impl Into<BadValue>, detail: impl Into<String>) {
         self.push(Error::new(ErrorType::TypeInvalid, &at, value, detail));
     }
 
     /// A failure that is not the user's.
     pub fn internal(&mut self, at: Path<'_>, detail: impl Into<String>) {
-        self.push(Error::new(
-            ErrorType::Internal,
-            &at,
-            BadValue::Omitted,
-            detail,
-        ));
+        self.push(Error::new(ErrorType::Internal, &at, BadValue::Omitted, detail));
     }
 
     /// All messages: one as it is, several distinct ones in brackets.
     #[must_use]
     pub fn message(&self) -> String {
         let mut seen = HashSet::new();
-        let distinct: Vec<String> = self
-            .list
-            .iter()
-            .map(ToString::to_string)
-            .filter(|text| seen.insert(text.clone()))
-            .collect();
+        let distinct: Vec<String> =
+            self.list.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
         match distinct.as_slice() {
             [one] => one.clone(),
             _ => format!("[{}]", distinct.join(", ")),
@@ -358,11 +319,7 @@ impl Errors {
     #[must_use]
     pub fn invalid_message(&self, qualified_kind: &str, name: &str) -> String {
         let start = format!("{qualified_kind} {} is invalid", quote(name));
-        if self.is_empty() {
-            start
-        } else {
-            format!("{start}: {}", self.message())
-        }
+        if self.is_empty() { start } else { format!("{start}: {}", self.message()) }
     }
 
     /// The causes that the details of a `Status` list.
@@ -373,11 +330,7 @@ impl Errors {
 }
 
 fn plural(count: usize, word: &str) -> String {
-    if count == 1 {
-        word.to_owned()
-    } else {
-        format!("{word}s")
-    }
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
 impl IntoIterator for Errors {
@@ -400,8 +353,6 @@ impl<'a> IntoIterator for &'a Errors {
 
 impl FromIterator<Error> for Errors {
     fn from_iter<I: IntoIterator<Item = Error>>(errors: I) -> Self {
-        Self {
-            list: errors.into_iter().collect(),
-        }
+        Self { list: errors.into_iter().collect() }
     }
 }

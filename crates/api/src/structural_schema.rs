@@ -15,10 +15,7 @@ use crate::json::Value;
 /// A schema, at any depth.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[expect(
-    missing_docs,
-    reason = "the fields are those of OpenAPI, and named as there"
-)]
+#[expect(missing_docs, reason = "the fields are those of OpenAPI, and named as there")]
 pub struct Schema {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -94,40 +91,19 @@ pub struct Schema {
     pub example: Option<Value>,
     #[serde(skip_serializing_if = "is_false")]
     pub nullable: bool,
-    #[serde(
-        rename = "x-kubernetes-preserve-unknown-fields",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "x-kubernetes-preserve-unknown-fields", skip_serializing_if = "Option::is_none")]
     pub x_preserve_unknown_fields: Option<bool>,
-    #[serde(
-        rename = "x-kubernetes-embedded-resource",
-        skip_serializing_if = "is_false"
-    )]
+    #[serde(rename = "x-kubernetes-embedded-resource", skip_serializing_if = "is_false")]
     pub x_embedded_resource: bool,
-    #[serde(
-        rename = "x-kubernetes-int-or-string",
-        skip_serializing_if = "is_false"
-    )]
+    #[serde(rename = "x-kubernetes-int-or-string", skip_serializing_if = "is_false")]
     pub x_int_or_string: bool,
-    #[serde(
-        rename = "x-kubernetes-list-map-keys",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "x-kubernetes-list-map-keys", skip_serializing_if = "Vec::is_empty")]
     pub x_list_map_keys: Vec<String>,
-    #[serde(
-        rename = "x-kubernetes-list-type",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "x-kubernetes-list-type", skip_serializing_if = "Option::is_none")]
     pub x_list_type: Option<String>,
-    #[serde(
-        rename = "x-kubernetes-map-type",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "x-kubernetes-map-type", skip_serializing_if = "Option::is_none")]
     pub x_map_type: Option<String>,
-    #[serde(
-        rename = "x-kubernetes-validations",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(rename = "x-kubernetes-validations", skip_serializing_if = "Vec::is_empty")]
     pub x_validations: Vec<ValidationRule>,
 }
 
@@ -293,8 +269,7 @@ impl<'de> Deserialize<'de> for SchemaOrList {
                 f.write_str("a schema or a list of them")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SchemaOrList, A::Error> {
-                Schema::deserialize(MapAccessDeserializer::new(map))
-                    .map(|it| SchemaOrList::Schema(Box::new(it)))
+                Schema::deserialize(MapAccessDeserializer::new(map)).map(|it| SchemaOrList::Schema(Box::new(it)))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<SchemaOrList, A::Error> {
                 Vec::deserialize(SeqAccessDeserializer::new(items)).map(SchemaOrList::List)
@@ -323,8 +298,7 @@ impl<'de> Deserialize<'de> for SchemaOrBool {
                 f.write_str("a schema or a boolean")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SchemaOrBool, A::Error> {
-                Schema::deserialize(MapAccessDeserializer::new(map))
-                    .map(|it| SchemaOrBool::Schema(Box::new(it)))
+                Schema::deserialize(MapAccessDeserializer::new(map)).map(|it| SchemaOrBool::Schema(Box::new(it)))
             }
             fn visit_bool<E>(self, allowed: bool) -> Result<SchemaOrBool, E> {
                 Ok(SchemaOrBool::Bool(allowed))
@@ -339,10 +313,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for this form"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this form")]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -358,17 +329,9 @@ mod tests {
         let value = json::parse(text.as_bytes()).unwrap();
         let schema = Schema::from_value(&value).unwrap();
         let a = &schema.properties["a"];
-        assert_eq!(
-            (a.kind(), a.list_type()),
-            (Some(Kind::Array), ListType::Set)
-        );
+        assert_eq!((a.kind(), a.list_type()), (Some(Kind::Array), ListType::Set));
         assert_eq!(a.items_schema().unwrap().max_length, Some(5));
-        assert!(
-            schema.properties["b"]
-                .additional_properties_schema()
-                .unwrap()
-                .x_int_or_string
-        );
+        assert!(schema.properties["b"].additional_properties_schema().unwrap().x_int_or_string);
         assert!(schema.requires("a") && !schema.requires("b"));
         assert_eq!(json::to_value(&schema).unwrap(), value);
     }

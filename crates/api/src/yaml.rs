@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 use crate::json::{
-    Document, Duplicate, MAX_DEPTH, Object, Spans, SyntaxError, Text, Value, parse_document,
-    parse_prefix,
+    Document, Duplicate, MAX_DEPTH, Object, Spans, SyntaxError, Text, Value, parse_document, parse_prefix,
 };
 
 /// How many values aliases may add to one document.
@@ -89,8 +88,7 @@ impl<'a> Reader<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             events: Parser::new_from_str(text),
-            byte_offsets: (!text.is_ascii())
-                .then(|| text.char_indices().map(|(offset, _)| offset).collect()),
+            byte_offsets: (!text.is_ascii()).then(|| text.char_indices().map(|(offset, _)| offset).collect()),
             length: text.len(),
             anchors: HashMap::new(),
             aliased: 0,
@@ -120,10 +118,7 @@ impl<'a> Reader<'a> {
 
     fn scan_error(&self, error: &ScanError) -> SyntaxError {
         let message = format!("yaml: line {}: {}", error.marker().line(), error.info());
-        SyntaxError {
-            message,
-            offset: self.offset(error.marker()),
-        }
+        SyntaxError { message, offset: self.offset(error.marker()) }
     }
 
     /// The next document, or `None` at the end.
@@ -133,18 +128,11 @@ impl<'a> Reader<'a> {
         while let Some((event, offset)) = self.next()? {
             match event {
                 Event::StreamEnd => return Ok(None),
-                Event::Nothing
-                | Event::StreamStart
-                | Event::DocumentStart(_)
-                | Event::DocumentEnd => {}
+                Event::Nothing | Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
                 event => {
                     let (value, spans, _) = self.node(event, offset, 0)?;
                     let duplicates = std::mem::take(&mut self.duplicates);
-                    return Ok(Some(Document {
-                        value,
-                        duplicates,
-                        spans,
-                    }));
+                    return Ok(Some(Document { value, duplicates, spans }));
                 }
             }
         }
@@ -159,11 +147,8 @@ impl<'a> Reader<'a> {
             Event::Alias(anchor) => return self.alias(anchor, offset),
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
-                let tag = tag
-                    .as_ref()
-                    .map(|tag| format!("{}{}", tag.handle, tag.suffix));
-                let value = scalar::resolve(&text, plain, tag.as_deref())
-                    .map_err(|message| error(&message, offset))?;
+                let tag = tag.as_ref().map(|tag| format!("{}{}", tag.handle, tag.suffix));
+                let value = scalar::resolve(&text, plain, tag.as_deref()).map_err(|message| error(&message, offset))?;
                 (anchor, (value, leaf(offset), 1))
             }
             Event::SequenceStart(anchor, _) => (anchor, self.sequence(offset, depth)?),
@@ -184,15 +169,7 @@ impl<'a> Reader<'a> {
         if self.aliased > MAX_ALIASED_VALUES {
             return Err(error("document contains excessive aliasing", offset));
         }
-        Ok((
-            value,
-            Spans {
-                offset,
-                value_offset: offset,
-                ..spans
-            },
-            size,
-        ))
+        Ok((value, Spans { offset, value_offset: offset, ..spans }, size))
     }
 
     fn sequence(&mut self, offset: usize, depth: usize) -> Result<Node, SyntaxError> {
@@ -200,9 +177,7 @@ impl<'a> Reader<'a> {
         let mut spans = leaf(offset);
         let mut size = 1_usize;
         loop {
-            let (event, at) = self
-                .next()?
-                .ok_or_else(|| error("unexpected end of stream", offset))?;
+            let (event, at) = self.next()?.ok_or_else(|| error("unexpected end of stream", offset))?;
             if event == Event::SequenceEnd {
                 return Ok((Value::Array(items), spans, size));
             }
@@ -219,48 +194,26 @@ impl<'a> Reader<'a> {
         let mut fields = Fields::default();
         let mut size = 1_usize;
         loop {
-            let (event, key_offset) = self
-                .next()?
-                .ok_or_else(|| error("unexpected end of stream", offset))?;
+            let (event, key_offset) = self.next()?.ok_or_else(|| error("unexpected end of stream", offset))?;
             if event == Event::MappingEnd {
-                let spans = Spans {
-                    children: fields.spans,
-                    ..leaf(offset)
-                };
-                return Ok((
-                    Value::Object(fields.values.into_iter().collect()),
-                    spans,
-                    size,
-                ));
+                let spans = Spans { children: fields.spans, ..leaf(offset) };
+                return Ok((Value::Object(fields.values.into_iter().collect()), spans, size));
             }
-            let is_merge =
-                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let (key, _, _) = self.node(event, key_offset, depth.saturating_add(1))?;
             let key = scalar::key_text(&key).ok_or_else(|| error("invalid map key", key_offset))?;
-            let (event, at) = self
-                .next()?
-                .ok_or_else(|| error("unexpected end of stream", offset))?;
+            let (event, at) = self.next()?.ok_or_else(|| error("unexpected end of stream", offset))?;
             self.path.push(key.to_string());
             let (value, span, value_size) = self.node(event, at, depth.saturating_add(1))?;
             if !is_merge && fields.index.contains_key(&key) {
-                self.duplicates.push(Duplicate {
-                    path: render_path(&self.path),
-                    offset: key_offset,
-                });
+                self.duplicates.push(Duplicate { path: render_path(&self.path), offset: key_offset });
             }
             self.path.pop();
             size = size.saturating_add(value_size);
             if is_merge {
                 merge(&mut fields, value, span).map_err(|message| error(message, at))?;
             } else {
-                fields.set(
-                    key,
-                    value,
-                    Spans {
-                        offset: key_offset,
-                        ..span
-                    },
-                );
+                fields.set(key, value, Spans { offset: key_offset, ..span });
             }
         }
     }
@@ -315,31 +268,18 @@ fn merge_object(fields: &mut Fields, object: Object, spans: Spans) {
 }
 
 fn render_path(path: &[String]) -> String {
-    path.iter()
-        .enumerate()
-        .fold(String::new(), |out, (index, part)| {
-            let separator = if index == 0 || part.starts_with('[') {
-                ""
-            } else {
-                "."
-            };
-            out + separator + part
-        })
+    path.iter().enumerate().fold(String::new(), |out, (index, part)| {
+        let separator = if index == 0 || part.starts_with('[') { "" } else { "." };
+        out + separator + part
+    })
 }
 
 fn leaf(offset: usize) -> Spans {
-    Spans {
-        offset,
-        value_offset: offset,
-        children: Vec::new(),
-    }
+    Spans { offset, value_offset: offset, children: Vec::new() }
 }
 
 fn error(message: &str, offset: usize) -> SyntaxError {
-    SyntaxError {
-        message: format!("yaml: {message}"),
-        offset,
-    }
+    SyntaxError { message: format!("yaml: {message}"), offset }
 }
 
 #[cfg(test)]
@@ -351,55 +291,31 @@ mod tests {
     fn check(yaml: &str, json: &str) {
         let (documents, error) = parse_documents(yaml);
         assert_eq!(error, None, "{yaml}");
-        let texts: Vec<_> = documents
-            .iter()
-            .map(|document| to_string(&document.value))
-            .collect();
+        let texts: Vec<_> = documents.iter().map(|document| to_string(&document.value)).collect();
         assert_eq!(texts.join(" "), json, "{yaml}");
     }
 
     #[test]
     fn scalars_mean_what_yaml_1_1_says() {
-        check(
-            "[y, Yes, on, TRUE, n, no, Off, false]",
-            "[true,true,true,true,false,false,false,false]",
-        );
-        check(
-            "['yes', \"on\", !!str yes, yEs]",
-            r#"["yes","on","yes","yEs"]"#,
-        );
+        check("[y, Yes, on, TRUE, n, no, Off, false]", "[true,true,true,true,false,false,false,false]");
+        check("['yes', \"on\", !!str yes, yEs]", r#"["yes","on","yes","yEs"]"#);
         check("[~, null, Null, NULL, ]", "[null,null,null,null]");
         check("a:", r#"{"a":null}"#);
-        check(
-            "[1, 010, 0x1f, 0b11, 0o17, 1_000, +5, -3, 08]",
-            "[1,8,31,3,15,1000,5,-3,8]",
-        );
-        check(
-            "[1.0, 1.5, .5, 1e3, 1., -1.5e-7, 1e21]",
-            "[1,1.5,0.5,1000,1,-1.5e-7,1e+21]",
-        );
+        check("[1, 010, 0x1f, 0b11, 0o17, 1_000, +5, -3, 08]", "[1,8,31,3,15,1000,5,-3,8]");
+        check("[1.0, 1.5, .5, 1e3, 1., -1.5e-7, 1e21]", "[1,1.5,0.5,1000,1,-1.5e-7,1e+21]");
         check(
             "[9223372036854775808, 1.2.3, 1e, 12:30, 2001-01-01, 1Gi]",
             r#"[9223372036854775808,"1.2.3","1e","12:30","2001-01-01","1Gi"]"#
                 .replace("9223372036854775808", "9223372036854776000")
                 .as_str(),
         );
-        check(
-            "{1: a, true: b, 1.5: c, on: d}",
-            r#"{"1":"a","true":"d","1.5":"c"}"#,
-        );
-        check(
-            "a: |\n  x\n  y\nb: >-\n  x\n  y",
-            r#"{"a":"x\ny\n","b":"x y"}"#,
-        );
+        check("{1: a, true: b, 1.5: c, on: d}", r#"{"1":"a","true":"d","1.5":"c"}"#);
+        check("a: |\n  x\n  y\nb: >-\n  x\n  y", r#"{"a":"x\ny\n","b":"x y"}"#);
     }
 
     #[test]
     fn documents_are_separated_and_empty_ones_left_out() {
-        check(
-            "a: 1\n---\n# nothing\n---\nb: 2\n...\n---\n- c",
-            r#"{"a":1} {"b":2} ["c"]"#,
-        );
+        check("a: 1\n---\n# nothing\n---\nb: 2\n...\n---\n- c", r#"{"a":1} {"b":2} ["c"]"#);
         let (documents, error) = parse_documents("a: 1\n---\nb: [");
         assert_eq!(documents.len(), 1);
         assert!(error.unwrap().message.starts_with("yaml: line "));
@@ -430,10 +346,7 @@ mod tests {
             text.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
         }
         let (_, error) = parse_documents(&text);
-        assert_eq!(
-            error.unwrap().message,
-            "yaml: document contains excessive aliasing"
-        );
+        assert_eq!(error.unwrap().message, "yaml: document contains excessive aliasing");
     }
 
     #[test]
@@ -442,10 +355,7 @@ mod tests {
         let (documents, _) = parse_documents(text);
         let document = &documents[0];
         let span = document.spans.locate(&document.value, "spec.list[0].v");
-        assert_eq!(
-            Position::of(text.as_bytes(), span.offset),
-            Position { line: 6, column: 5 }
-        );
+        assert_eq!(Position::of(text.as_bytes(), span.offset), Position { line: 6, column: 5 });
         assert_eq!(document.duplicates[0].path, "spec.list[0].v");
     }
 }

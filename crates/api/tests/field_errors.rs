@@ -25,12 +25,7 @@ fn bodies_and_messages_equal_the_recorded_ones() {
                 Some(value) => BadValue::Value(value.clone()),
                 None => compound_value(error_type, text("body"), text("detail")),
             };
-            let error = Error {
-                error_type,
-                field: text("field").into(),
-                bad_value,
-                detail: text("detail").into(),
-            };
+            let error = Error { error_type, field: text("field").into(), bad_value, detail: text("detail").into() };
             assert_eq!(error.body(), text("body"), "{line}");
             errors.push(error);
             compared += 1;
@@ -39,11 +34,7 @@ fn bodies_and_messages_equal_the_recorded_ones() {
         let (start, _) = message.split_once(" is invalid: ").unwrap();
         let (kind, name) = start.split_once(' ').unwrap();
         let name = json::parse(name.as_bytes()).unwrap();
-        assert_eq!(
-            errors.invalid_message(kind, name.as_str().unwrap()),
-            message,
-            "{line}"
-        );
+        assert_eq!(errors.invalid_message(kind, name.as_str().unwrap()), message, "{line}");
     }
     assert!(compared > 300, "{compared}");
 }
@@ -51,14 +42,7 @@ fn bodies_and_messages_equal_the_recorded_ones() {
 /// What is recorded without a value showed a compound one, or none: take it from the body, and print it again.
 fn compound_value(error_type: ErrorType, body: &str, detail: &str) -> BadValue {
     let rest = body.strip_prefix(error_type.words()).unwrap();
-    let rest = if detail.is_empty() {
-        rest
-    } else {
-        rest.strip_suffix(detail)
-            .unwrap()
-            .strip_suffix(": ")
-            .unwrap()
-    };
+    let rest = if detail.is_empty() { rest } else { rest.strip_suffix(detail).unwrap().strip_suffix(": ").unwrap() };
     match rest.strip_prefix(": ") {
         None => BadValue::Omitted,
         Some(text) => match json::parse(text.as_bytes()) {
@@ -103,11 +87,7 @@ fn equal_messages_are_shown_once_but_all_are_causes() {
     let mut errors = Errors::new();
     errors.required(Path::new("a"), "");
     errors.required(Path::new("a"), "");
-    assert_eq!(
-        errors.invalid_message("Pod", "p"),
-        "Pod \"p\" is invalid: a: Required value"
-    );
-    let cause =
-        api::json!({"reason": "FieldValueRequired", "message": "Required value", "field": "a"});
+    assert_eq!(errors.invalid_message("Pod", "p"), "Pod \"p\" is invalid: a: Required value");
+    let cause = api::json!({"reason": "FieldValueRequired", "message": "Required value", "field": "a"});
     assert_eq!(errors.causes(), [cause.clone(), cause]);
 }

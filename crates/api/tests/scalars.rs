@@ -278,3 +278,92 @@ fn huge_exponents_stay_cheap() {
     assert!(Quantity::parse("12345678901234567890e999999").is_err());
     assert_eq!(Quantity::parse("12345678901234567890e-999999").unwrap().to_string(), "1e-9");
 }
+
+/// The recorded JSON in our own type, which knows how a number was written.
+fn own_json(function: &str) -> Vec<(api::json::Value, api::json::Value, String)> {
+    let lines = include_str!("data/scalars.jsonl").lines();
+    let cases = lines.map(|line| (api::json::parse(line.as_bytes()).unwrap(), line));
+    let cases = cases.filter(|(case, _)| case.str_at(&["input", "fn"]) == Some(function));
+    let cases: Vec<_> = cases
+        .map(|(case, line)| {
+            (case.get("input").unwrap().clone(), case.get("expected").unwrap().clone(), line.to_owned())
+        })
+        .collect();
+    assert!(!cases.is_empty());
+    cases
+}
+
+fn string_field(value: &api::json::Value) -> Result<Option<&str>, String> {
+    match value {
+        api::json::Value::Null => Ok(None),
+        api::json::Value::String(text) => Ok(Some(text)),
+        other => Err(format!("json: cannot unmarshal {} into Go value of type string", other.kind())),
+    }
+}
+
+#[test]
+fn times_parse_and_print() {
+    use api::time::{Layout, Timestamp};
+    for (function, layout) in [("time", Layout::Seconds), ("microtime", Layout::Micros)] {
+        for (input, expected, line) in own_json(function) {
+            let parsed = string_field(input.get("json").unwrap()).and_then(|text| {
+                let parse = |text| Timestamp::parse_layout(text, layout).map_err(|error| error.to_string());
+                text.map_or(Ok(Timestamp::ZERO), parse)
+            });
+            match parsed {
+                Err(error) => assert_eq!(expected.str_at(&["error"]), Some(error.as_str()), "{line}"),
+                Ok(time) => {
+                    let text = if layout == Layout::Micros { time.to_micro_string() } else { time.to_string() };
+                    let shown = (!time.is_zero()).then_some(text);
+                    assert_eq!(expected.str_at(&["json"]), shown.as_deref(), "{line}");
+                    let nanos = (!time.is_zero()).then(|| time.unix_nanos().to_string());
+                    assert_eq!(expected.str_at(&["unixNano"]), nanos.as_deref(), "{line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn durations_parse_and_print() {
+    for (input, expected, line) in own_json("duration") {
+        let parsed = string_field(input.get("json").unwrap()).and_then(|text| {
+            api::duration::Duration::parse(text.unwrap_or_default()).map_err(|error| error.to_string())
+        });
+        match parsed {
+            Err(error) => assert_eq!(expected.str_at(&["error"]), Some(error.as_str()), "{line}"),
+            Ok(duration) => {
+                assert_eq!(expected.str_at(&["json"]), Some(duration.to_string().as_str()), "{line}");
+                assert_eq!(expected.get("nanos").and_then(api::json::Value::as_i64), Some(duration.nanos), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ints_or_strings_scale() {
+    use api::int_or_string::IntOrString;
+    for (input, expected, line) in own_json("intstr") {
+        let value = match IntOrString::from_value(input.get("json").unwrap()) {
+            Err(error) => {
+                assert_eq!(expected.str_at(&["error"]), Some(error.as_str()), "{line}");
+                continue;
+            }
+            Ok(value) => value,
+        };
+        let number = |name: &str| expected.get(name).and_then(api::json::Value::as_i64).unwrap();
+        assert_eq!(number("intValue"), i64::from(value.int_value()), "{line}");
+        assert_eq!(expected.get("json"), Some(&api::json::Value::from(&value)), "{line}");
+        assert_eq!(expected.str_at(&["string"]), Some(value.to_string().as_str()), "{line}");
+        let total = input.get("total").and_then(api::json::Value::as_i64).unwrap();
+        let up = input.get("up").and_then(api::json::Value::as_bool).unwrap_or(false);
+        match value.scaled(total, up) {
+            Ok(scaled) => assert_eq!(number("scaled"), scaled, "{line}"),
+            Err(error) => assert_eq!(expected.str_at(&["scaledError"]), Some(error.to_string().as_str()), "{line}"),
+        }
+    }
+    for (input, expected, line) in own_json("intstr.parse") {
+        let text = input.get("args").unwrap().as_array().unwrap()[0].as_str().unwrap();
+        assert_eq!(expected.get("json"), Some(&api::json::Value::from(&IntOrString::parse(text))), "{line}");
+    }
+}

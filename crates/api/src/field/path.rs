@@ -22,51 +22,33 @@ enum Step<'a> {
 
 impl<'a> Path<'a> {
     /// The object itself; its children are `spec`, `metadata` and so on.
-    pub const ROOT: Path<'static> = Path {
-        parent: None,
-        step: Step::Root,
-    };
+    pub const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
 
     /// No path, which prints as `<nil>`.
-    pub const NIL: Path<'static> = Path {
-        parent: None,
-        step: Step::Nil,
-    };
+    pub const NIL: Path<'static> = Path { parent: None, step: Step::Nil };
 
     /// A path that starts with `name`, which may hold points.
     #[must_use]
     pub const fn new(name: &'a str) -> Self {
-        Path {
-            parent: None,
-            step: Step::Name(name),
-        }
+        Path { parent: None, step: Step::Name(name) }
     }
 
     /// A field of this one.
     #[must_use]
     pub const fn child(&'a self, name: &'a str) -> Self {
-        Path {
-            parent: Some(self),
-            step: Step::Name(name),
-        }
+        Path { parent: Some(self), step: Step::Name(name) }
     }
 
     /// An item of this list.
     #[must_use]
     pub const fn index(&'a self, index: usize) -> Self {
-        Path {
-            parent: Some(self),
-            step: Step::Index(index),
-        }
+        Path { parent: Some(self), step: Step::Index(index) }
     }
 
     /// An entry of this map.
     #[must_use]
     pub const fn key(&'a self, key: &'a str) -> Self {
-        Path {
-            parent: Some(self),
-            step: Step::Key(key),
-        }
+        Path { parent: Some(self), step: Step::Key(key) }
     }
 
     fn is_start(&self) -> bool {
@@ -101,10 +83,7 @@ mod tests {
         let list = spec.child("tolerations");
         let item = list.index(2);
         assert_eq!(item.child("key").to_string(), "spec.tolerations[2].key");
-        assert_eq!(
-            Path::new("metadata").child("labels").key("a/b").to_string(),
-            "metadata.labels[a/b]"
-        );
+        assert_eq!(Path::new("metadata").child("labels").key("a/b").to_string(), "metadata.labels[a/b]");
         assert_eq!(Path::NIL.to_string(), "<nil>");
         assert_eq!(Path::ROOT.to_string(), "");
     }

@@ -1,4 +1,4 @@
-//! The JSON document: reading, writing, and what serde makes of it.
+//! JSON is read, written and converted as the reference does.
 
 use std::collections::BTreeMap;
 

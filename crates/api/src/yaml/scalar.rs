@@ -7,11 +7,7 @@ use crate::json::{Float, Text, Value};
 
 /// The value of a scalar; `plain` means without quotes.
 pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Value, String> {
-    let tag = tag.map(|tag| {
-        tag.strip_prefix("tag:yaml.org,2002:")
-            .or(tag.strip_prefix("!!"))
-            .unwrap_or(tag)
-    });
+    let tag = tag.map(|tag| tag.strip_prefix("tag:yaml.org,2002:").or(tag.strip_prefix("!!")).unwrap_or(tag));
     match tag {
         None if plain => resolve_plain(text),
         None | Some("str" | "!") => Ok(text.into()),
@@ -20,18 +16,9 @@ pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Valu
             let value = resolve_plain(text)?;
             let fits = matches!(
                 (&value, tag),
-                (Value::Bool(_), "bool")
-                    | (Value::Int(_) | Value::Float(_), "int" | "float")
-                    | (Value::Null, "null")
+                (Value::Bool(_), "bool") | (Value::Int(_) | Value::Float(_), "int" | "float") | (Value::Null, "null")
             );
-            if fits {
-                Ok(value)
-            } else {
-                Err(format!(
-                    "cannot decode !!{} `{text}` as a !!{tag}",
-                    kind(&value)
-                ))
-            }
+            if fits { Ok(value) } else { Err(format!("cannot decode !!{} `{text}` as a !!{tag}", kind(&value))) }
         }
         Some(_) => Ok(text.into()),
     }
@@ -49,12 +36,8 @@ fn kind(value: &Value) -> &'static str {
 
 fn resolve_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            true.into()
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            false.into()
-        }
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => false.into(),
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         ".nan" | ".NaN" | ".NAN" => return Err("json: unsupported value: NaN".into()),
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
@@ -70,17 +53,13 @@ fn resolve_plain(text: &str) -> Result<Value, String> {
 
 fn resolve_number(text: &str) -> Option<Value> {
     if text.starts_with('.') {
-        return is_float(text)
-            .then(|| number_from_f64(text.parse().ok()?))
-            .flatten();
+        return is_float(text).then(|| number_from_f64(text.parse().ok()?)).flatten();
     }
     let plain = text.replace('_', "");
     if let Some(value) = parse_integer(&plain) {
         return Some(value);
     }
-    is_float(&plain)
-        .then(|| number_from_f64(plain.parse().ok()?))
-        .flatten()
+    is_float(&plain).then(|| number_from_f64(plain.parse().ok()?)).flatten()
 }
 
 /// Go's `ParseInt(text, 0, 64)`: decimal, or octal, hexadecimal and binary by prefix.
@@ -106,11 +85,7 @@ fn parse_integer(text: &str) -> Option<Value> {
         return None;
     }
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    let value = if negative {
-        0_i64.checked_sub_unsigned(magnitude)
-    } else {
-        i64::try_from(magnitude).ok()
-    };
+    let value = if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() };
     match value {
         Some(value) => Some(Value::Int(value)),
         None if negative => None,
@@ -121,9 +96,7 @@ fn parse_integer(text: &str) -> Option<Value> {
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
 fn is_float(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = text
-        .split_once(['e', 'E'])
-        .map_or((text, None), |(left, right)| (left, Some(right)));
+    let (mantissa, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(left, right)| (left, Some(right)));
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let mantissa_fits = match mantissa.split_once('.') {
         Some(("", fraction)) => !fraction.is_empty() && all_digits(fraction),
@@ -161,10 +134,7 @@ fn decode_base64(text: &str) -> Result<String, String> {
     let bad = || "!!binary value contains invalid base64 data".to_owned();
     let mut bytes = Vec::new();
     let (mut buffer, mut bits) = (0_u32, 0_u32);
-    for byte in text
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=')
-    {
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
         let digit = match byte {
             b'A'..=b'Z' => byte.wrapping_sub(b'A'),
             b'a'..=b'z' => byte.wrapping_sub(b'a').wrapping_add(26),

@@ -1,0 +1,314 @@
+//! Feature gates: one row each, and the set that a component runs with.
+//!
+//! Gates are read where components are wired; pure code receives booleans. Texts and the meaning of `AllAlpha` and
+//! `AllBeta` follow Kubernetes' `component-base/featuregate`.
+
+use std::fmt;
+
+/// How mature a feature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Off unless turned on.
+    Alpha,
+    /// Most often on.
+    Beta,
+    /// On for good.
+    Stable,
+}
+
+/// The row of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// The gate.
+    pub gate: Gate,
+    /// What users type.
+    pub name: &'static str,
+    /// The number of the enhancement proposal.
+    pub kep: u32,
+    /// How mature it is.
+    pub stage: Stage,
+    /// The Kubernetes minor since which it is so.
+    pub since: &'static str,
+    /// Whether components have it on by default.
+    pub default: bool,
+    /// Gates that must be on, too.
+    pub requires: &'static [Gate],
+}
+
+macro_rules! gates {
+    ($($(#[$doc:meta])* gate!($name:ident, kep = $kep:literal, alpha = $since:literal, requires = [$($requires:ident),*]);)*) => {
+        /// A feature that can be turned on or off.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Gate {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// All gates, in the order of their names' first mention in the documentation.
+        pub const GATES: &[Spec] = &[
+            $(Spec {
+                gate: Gate::$name,
+                name: stringify!($name),
+                kep: $kep,
+                stage: Stage::Alpha,
+                since: $since,
+                default: false,
+                requires: &[$(Gate::$requires),*],
+            },)*
+        ];
+    };
+}
+
+gates! {
+    /// `Toleration.expression`.
+    gate!(TaintTolerationCEL, kep = 5500, alpha = "1.37", requires = []);
+    /// `Toleration.expression` and `NodeSelectorTerm.matchCELExpressions`.
+    gate!(TaintTolerationNodeAffinityCEL, kep = 5500, alpha = "1.37", requires = []);
+    /// `SemverLt`, `SemverGt` and `SemverEq` in tolerations and node affinity.
+    gate!(TaintTolerationNodeAffinitySemverComparisonOperators, kep = 5721, alpha = "1.37", requires = []);
+    /// `DeviceConstraint.cel`.
+    gate!(DRACELDeviceConstraint, kep = 5254, alpha = "1.37", requires = []);
+    /// `CustomResourceColumnDefinition.expression`.
+    gate!(CRDAdditionalPrinterColumnCEL, kep = 4595, alpha = "1.37", requires = []);
+    /// `Lt` and `Gt` in tolerations.
+    gate!(TaintTolerationComparisonOperators, kep = 5471, alpha = "1.35", requires = []);
+}
+
+/// The gates of the five proposals that Celplane implements.
+pub const PROPOSALS: [Gate; 5] = [
+    Gate::TaintTolerationCEL,
+    Gate::TaintTolerationNodeAffinityCEL,
+    Gate::TaintTolerationNodeAffinitySemverComparisonOperators,
+    Gate::DRACELDeviceConstraint,
+    Gate::CRDAdditionalPrinterColumnCEL,
+];
+
+/// Why a `--feature-gates` flag is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FeatureError {
+    /// No gate has this name.
+    #[error("unrecognized feature gate: {0}")]
+    Unrecognized(String),
+    /// A name without a value.
+    #[error("missing bool value for {0}")]
+    MissingValue(String),
+    /// A value that is neither true nor false.
+    #[error(
+        "invalid value of {name}={value}, err: strconv.ParseBool: parsing {}: invalid syntax",
+        crate::go_text::quote(value)
+    )]
+    InvalidValue {
+        /// The gate.
+        name: String,
+        /// What was given.
+        value: String,
+    },
+    /// A gate is on, and one that it requires is not.
+    #[error("{gate} is enabled, but depends on features that are disabled: [{}]", missing.join(" "))]
+    MissingDependencies {
+        /// The gate.
+        gate: &'static str,
+        /// What it requires.
+        missing: Vec<&'static str>,
+    },
+}
+
+impl Gate {
+    /// The row of this gate.
+    #[must_use]
+    pub fn spec(self) -> &'static Spec {
+        #[expect(clippy::indexing_slicing, reason = "the table has one row for each variant, in the same order")]
+        &GATES[self as usize]
+    }
+
+    /// What users type.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The gate of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        GATES.iter().find(|spec| spec.name == name).map(|spec| spec.gate)
+    }
+
+    const fn bit(self) -> u32 {
+        1 << (self as u32)
+    }
+}
+
+/// Which features are on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    enabled: u32,
+}
+
+impl Default for Features {
+    /// What a component runs with when nothing is said.
+    fn default() -> Self {
+        let on = GATES.iter().filter(|spec| spec.default);
+        on.fold(Self::none(), |features, spec| features.with(spec.gate, true))
+    }
+}
+
+impl Features {
+    /// Everything is off.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { enabled: 0 }
+    }
+
+    /// The defaults, and the five proposals on: what `celplane up` runs with.
+    #[must_use]
+    pub fn all_proposals() -> Self {
+        PROPOSALS.into_iter().fold(Self::default(), |features, gate| features.with(gate, true))
+    }
+
+    /// Whether the feature is on.
+    #[must_use]
+    pub const fn enabled(self, gate: Gate) -> bool {
+        self.enabled & gate.bit() != 0
+    }
+
+    /// The same features, except for one.
+    #[must_use]
+    pub const fn with(self, gate: Gate, enabled: bool) -> Self {
+        let enabled = if enabled { self.enabled | gate.bit() } else { self.enabled & !gate.bit() };
+        Self { enabled }
+    }
+
+    /// Whether expressions in tolerations are admitted: either gate of KEP-5500 opens them.
+    #[must_use]
+    pub const fn toleration_cel(self) -> bool {
+        self.enabled(Gate::TaintTolerationCEL) || self.enabled(Gate::TaintTolerationNodeAffinityCEL)
+    }
+
+    /// Applies `A=true,B=false`. `AllAlpha` and `AllBeta` set the gates of that stage that the flag does not name.
+    ///
+    /// # Errors
+    /// The first name or value that is not understood, or a gate whose requirements are off.
+    pub fn with_flag(self, flag: &str) -> Result<Self, FeatureError> {
+        let mut named: Vec<(Gate, bool)> = Vec::new();
+        let mut stages: Vec<(Stage, bool)> = Vec::new();
+        for (name, value) in parse_flag(flag)? {
+            match name {
+                "AllAlpha" => stages.push((Stage::Alpha, value)),
+                "AllBeta" => stages.push((Stage::Beta, value)),
+                _ => {
+                    let gate = Gate::from_name(name).ok_or_else(|| FeatureError::Unrecognized(name.to_owned()))?;
+                    named.push((gate, value));
+                }
+            }
+        }
+        let mut features = self;
+        for spec in GATES {
+            let stage = stages.iter().rev().find(|(stage, _)| *stage == spec.stage);
+            if let Some((_, value)) = stage {
+                features = features.with(spec.gate, *value);
+            }
+        }
+        features = named.into_iter().fold(features, |features, (gate, value)| features.with(gate, value));
+        features.check_requirements()?;
+        Ok(features)
+    }
+
+    fn check_requirements(self) -> Result<(), FeatureError> {
+        for spec in GATES.iter().filter(|spec| self.enabled(spec.gate)) {
+            let disabled = spec.requires.iter().filter(|gate| !self.enabled(**gate));
+            let missing: Vec<_> = disabled.map(|gate| gate.name()).collect();
+            if !missing.is_empty() {
+                return Err(FeatureError::MissingDependencies { gate: spec.name, missing });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names and values; Go's spellings of booleans are all understood.
+fn parse_flag(flag: &str) -> Result<Vec<(&str, bool)>, FeatureError> {
+    let mut pairs = Vec::new();
+    for part in flag.split(',').filter(|part| !part.is_empty()) {
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(FeatureError::MissingValue(part.trim().to_owned()));
+        };
+        let (name, value) = (name.trim(), value.trim());
+        let enabled = match value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            _ => {
+                return Err(FeatureError::InvalidValue { name: name.to_owned(), value: value.to_owned() });
+            }
+        };
+        pairs.push((name, enabled));
+    }
+    Ok(pairs)
+}
+
+impl fmt::Display for Features {
+    /// As the flag would be written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names: Vec<_> = GATES.iter().map(|spec| (spec.name, self.enabled(spec.gate))).collect();
+        names.sort_unstable();
+        for (index, (name, enabled)) in names.into_iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator}{name}={enabled}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Features({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_in_the_order_of_the_gates() {
+        for spec in GATES {
+            assert_eq!(spec.gate.spec(), spec);
+            assert_eq!(Gate::from_name(spec.name), Some(spec.gate));
+        }
+    }
+
+    #[test]
+    fn everything_is_off_by_default_and_the_proposals_are_on_in_up() {
+        assert_eq!(Features::default(), Features::none());
+        let features = Features::all_proposals();
+        assert!(PROPOSALS.into_iter().all(|gate| features.enabled(gate)));
+        assert!(!features.enabled(Gate::TaintTolerationComparisonOperators));
+    }
+
+    #[test]
+    fn flags_override_whatever_their_order() {
+        let features = Features::none().with_flag("TaintTolerationCEL=false, AllAlpha=true,").unwrap();
+        assert!(!features.enabled(Gate::TaintTolerationCEL));
+        assert!(features.enabled(Gate::CRDAdditionalPrinterColumnCEL));
+        let features = Features::all_proposals().with_flag("AllAlpha=0,DRACELDeviceConstraint=T").unwrap();
+        assert_eq!(features, Features::none().with(Gate::DRACELDeviceConstraint, true));
+        assert_eq!(Features::none().with_flag("AllBeta=true").unwrap(), Features::none());
+    }
+
+    #[test]
+    fn errors_have_the_texts_of_kubernetes() {
+        let text = |flag: &str| Features::none().with_flag(flag).unwrap_err().to_string();
+        assert_eq!(text("Nope=true"), "unrecognized feature gate: Nope");
+        assert_eq!(text("AllAlpha"), "missing bool value for AllAlpha");
+        assert_eq!(
+            text("AllAlpha=yes"),
+            "invalid value of AllAlpha=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax"
+        );
+    }
+
+    #[test]
+    fn text_is_the_flag() {
+        let text = Features::none().with(Gate::TaintTolerationCEL, true).to_string();
+        assert!(text.contains("TaintTolerationCEL=true,TaintTolerationComparisonOperators=false"), "{text}");
+        assert_eq!(Features::none().with_flag(&text).unwrap().to_string(), text);
+    }
+}
