@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
+use super::file::FIRST_REVISION;
 use super::index::{Content, Index, Version};
 use crate::{Error, Event, Revision};
 
@@ -108,11 +109,9 @@ impl State {
     pub(super) fn register(&mut self, prefix: &str, after: Revision) -> Result<Arc<Slot>, Error> {
         self.check_open()?;
         self.check_kept(after)?;
-        let pending = if after < self.revision {
-            after.saturating_add(1)
-        } else {
-            0
-        };
+        // Nothing happened at the first revision itself.
+        let first = after.max(FIRST_REVISION).saturating_add(1);
+        let pending = if first <= self.revision { first } else { 0 };
         let slot = Arc::new(Slot {
             prefix: prefix.into(),
             after,
