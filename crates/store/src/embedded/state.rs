@@ -216,6 +216,10 @@ impl Recent {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The event of a revision, if it is still here.
     pub(super) fn get(&self, revision: Revision) -> Option<&Event> {
         let first = self.events.front()?.revision;
