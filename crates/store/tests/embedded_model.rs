@@ -305,14 +305,12 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
                 Err(error) => panic!("{error}"),
             };
             assert!(after >= model.compacted);
-            watch.progress_request().send();
-            let mut seen = Vec::new();
-            loop {
+            watch.progress_request().reach(model.revision());
+            let (mut seen, mut reached) = (Vec::new(), after);
+            while reached < model.revision() {
                 let batch = watch.next().await.unwrap();
                 seen.extend(batch.events);
-                if batch.revision >= model.revision() {
-                    break;
-                }
+                reached = batch.revision;
             }
             let expected = model
                 .events

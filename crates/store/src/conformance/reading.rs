@@ -126,7 +126,7 @@ pub async fn prefixes_have_exact_bounds(store: Arc<dyn Store>) {
             .map(|name| format!("{prefix}{name}"))
             .collect();
         let mut watch = store.watch(&range, start).await.expect("a watch");
-        watch.progress_request().send();
+        watch.progress_request().reach(last);
         let events = super::collect(&mut watch, last).await;
         assert!(
             events.iter().map(|event| &*event.key).eq(expected.iter()),

@@ -3,7 +3,7 @@
 //! One lock guards it. Nobody holds that lock while touching the disk, so readers wait only for other memory accesses.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
@@ -116,7 +116,7 @@ impl State {
             prefix: prefix.into(),
             after,
             pending: AtomicU64::new(pending),
-            wanted: AtomicBool::new(false),
+            target: AtomicU64::new(0),
             wake: Notify::new(),
         });
         self.watchers.push(Arc::downgrade(&slot));
@@ -146,8 +146,8 @@ pub(super) struct Slot {
     ///
     /// Changed by the publisher under the state's write lock and by the watcher under its read lock.
     pub(super) pending: AtomicU64,
-    /// Somebody asked for progress.
-    pub(super) wanted: AtomicBool,
+    /// Somebody waits for the watch to reach this revision.
+    pub(super) target: AtomicU64,
     pub(super) wake: Notify,
 }
 

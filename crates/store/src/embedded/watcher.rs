@@ -45,15 +45,12 @@ impl Watcher {
     }
 
     fn step(&mut self, report: bool) -> Result<Step, Error> {
-        // Taken back before the state is read: a request that comes later finds the flag down and is seen next time.
-        let wanted = self.slot.wanted.swap(false, Ordering::AcqRel);
         let state = self.shared.state();
         state.check_open()?;
         let pending = self.slot.pending.load(Ordering::Acquire);
         if (1..=state.revision).contains(&pending) {
             let Some(recent) = state.recent.from(pending) else {
                 state.check_kept(pending.saturating_sub(1))?;
-                self.slot.wanted.fetch_or(wanted, Ordering::AcqRel);
                 return Ok(Step::ReadFile(pending));
             };
             let mut matching = recent.filter(|event| self.slot.wants(event));
@@ -68,9 +65,6 @@ impl Watcher {
                 } else {
                     state.revision
                 };
-                self.slot
-                    .wanted
-                    .fetch_or(wanted && next.is_some(), Ordering::AcqRel);
                 self.reported = revision;
                 return Ok(Step::Deliver(Batch { events, revision }));
             }
@@ -78,6 +72,8 @@ impl Watcher {
             self.slot.pending.store(0, Ordering::Release);
         }
         let revision = state.revision.max(self.slot.after);
+        let target = self.slot.target.load(Ordering::Acquire);
+        let wanted = self.reported < target && target <= revision;
         if wanted || (report && revision > self.reported) {
             self.reported = revision;
             return Ok(Step::Deliver(Batch {
@@ -127,9 +123,9 @@ impl Source for Watcher {
 
     fn progress_request(&self) -> ProgressRequest {
         let slot = Arc::downgrade(&self.slot);
-        ProgressRequest::new(move || {
+        ProgressRequest::new(move |revision| {
             if let Some(slot) = slot.upgrade() {
-                slot.wanted.store(true, Ordering::Release);
+                slot.target.fetch_max(revision, Ordering::AcqRel);
                 slot.wake.notify_one();
             }
         })
