@@ -1,7 +1,7 @@
 //! The engines behind a pattern, each built when it is first needed.
 //!
 //! A yes or no comes from a small DFA, which needs neither scratch space nor locks. Where that would grow too large, and
-//! for positions, `regex-automata` chooses among its engines; patterns too large for these, too, run as a [`Program`].
+//! for positions, `regex-automata` chooses among its engines; what is too large or too deep for these runs as a [`Program`].
 //! So what is built takes milliseconds at most, whatever the pattern, and all searches take time linear in the text.
 
 use std::sync::OnceLock;
@@ -28,11 +28,8 @@ const NFA_SIZE_MAX: usize = 10 << 20;
 /// Some engines set aside room for all groups at every state.
 const AUTOMATA_GROUPS_MAX: usize = 32;
 
-/// The levels of nesting that are safe to recurse into on any thread's stack.
-const HEIGHT_MAX_ON_STACK: u32 = 100;
-
-/// A stack for the deepest nesting that the parser lets through.
-const DEEP_STACK_SIZE: usize = 64 << 20;
+/// The levels of nesting up to which automata are built: that recurses, and must be safe on any thread's stack.
+const AUTOMATA_HEIGHT_MAX: u32 = 100;
 
 /// No engine fits into its limits.
 #[derive(Debug, Clone, Copy)]
@@ -93,45 +90,37 @@ impl Engines {
         let Parsed { tree, root, .. } = &self.parsed;
         // Nothing finds a plain text faster than a search for that text.
         let plain = matches!(tree.get(*root)?.kind, NodeKind::Literal { fold: false, .. });
-        if plain || weight(tree, *root) > DFA_WEIGHT_MAX {
+        if plain || !self.suits_automata(DFA_WEIGHT_MAX) {
             return None;
         }
-        self.with_stack(|| {
-            let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(NFA_SIZE_MAX));
-            let nfa = NFA::compiler().configure(config).build_from_hir(&hir::build(tree, *root, false)).ok()?;
-            let config = dense::Config::new()
-                .start_kind(StartKind::Unanchored)
-                .determinize_size_limit(Some(DFA_SIZE_MAX))
-                .dfa_size_limit(Some(DFA_SIZE_MAX));
-            dense::Builder::new().configure(config).build_from_nfa(&nfa).ok()
-        })
+        let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(NFA_SIZE_MAX));
+        let nfa = NFA::compiler().configure(config).build_from_hir(&hir::build(tree, *root, false)).ok()?;
+        let config = dense::Config::new()
+            .start_kind(StartKind::Unanchored)
+            .determinize_size_limit(Some(DFA_SIZE_MAX))
+            .dfa_size_limit(Some(DFA_SIZE_MAX));
+        dense::Builder::new().configure(config).build_from_nfa(&nfa).ok()
     }
 
     fn build(&self, groups: usize) -> Result<Engine, TooLarge> {
-        let Parsed { tree, root, .. } = &self.parsed;
-        let automata = || {
-            if groups > AUTOMATA_GROUPS_MAX || weight(tree, *root) > AUTOMATA_WEIGHT_MAX {
-                return None;
-            }
-            let captures = if groups == 0 { WhichCaptures::Implicit } else { WhichCaptures::All };
-            let config = meta::Config::new().which_captures(captures).nfa_size_limit(Some(NFA_SIZE_MAX));
-            let hir = hir::build(tree, *root, groups > 0);
-            meta::Builder::new().configure(config).build_from_hir(&hir).ok().map(Engine::Automata)
-        };
-        let program = || Program::compile(tree, *root, groups).map(Engine::Program);
-        self.with_stack(|| automata().or_else(program)).ok_or(TooLarge)
+        let automata = self.build_automata(groups).map(Engine::Automata);
+        let program = || Program::compile(&self.parsed.tree, self.parsed.root, groups).map(Engine::Program);
+        automata.or_else(program).ok_or(TooLarge)
     }
 
-    /// Runs `build`, which recurses as deeply as the pattern nests, where the stack suffices.
-    fn with_stack<T: Send>(&self, build: impl FnOnce() -> Option<T> + Send) -> Option<T> {
-        let height = self.parsed.tree.get(self.parsed.root).map_or(0, |node| node.height);
-        if height <= HEIGHT_MAX_ON_STACK {
-            return build();
+    fn build_automata(&self, groups: usize) -> Option<meta::Regex> {
+        if groups > AUTOMATA_GROUPS_MAX || !self.suits_automata(AUTOMATA_WEIGHT_MAX) {
+            return None;
         }
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(DEEP_STACK_SIZE).spawn_scoped(scope, build);
-            thread.ok()?.join().ok()?
-        })
+        let captures = if groups == 0 { WhichCaptures::Implicit } else { WhichCaptures::All };
+        let config = meta::Config::new().which_captures(captures).nfa_size_limit(Some(NFA_SIZE_MAX));
+        let hir = hir::build(&self.parsed.tree, self.parsed.root, groups > 0);
+        meta::Builder::new().configure(config).build_from_hir(&hir).ok()
+    }
+
+    fn suits_automata(&self, weight_max: u64) -> bool {
+        let Parsed { tree, root, .. } = &self.parsed;
+        tree.get(*root).is_some_and(|node| node.height <= AUTOMATA_HEIGHT_MAX) && weight(tree, *root) <= weight_max
     }
 }
 

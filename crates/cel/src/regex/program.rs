@@ -48,8 +48,6 @@ enum Instruction {
 
 impl Program {
     /// Compiles a tree, with `groups` capturing groups or none. `None` when the limits are exceeded.
-    ///
-    /// Recurses as deeply as the pattern nests.
     pub(super) fn compile(tree: &Tree, root: NodeId, groups: usize) -> Option<Self> {
         let slots = groups.checked_add(1)?.checked_mul(2)?;
         let program = Self { code: vec![Instruction::Match], classes: Vec::new(), start: 0, slots };
@@ -60,8 +58,13 @@ impl Program {
             folded: HashMap::new(),
             properties: Properties::default(),
             ranges: 0,
+            start: 0,
+            tasks: vec![Task::Node(root)],
         };
-        let start = compiler.node(root, 0)?;
+        while let Some(task) = compiler.tasks.pop() {
+            compiler.perform(task)?;
+        }
+        let start = compiler.start;
         let mut program = compiler.program;
         program.start = start;
         let waiting = program.code.iter().filter(|instruction| instruction.waits()).count();
@@ -257,6 +260,8 @@ fn holds(look: Look, text: &[u8], position: usize) -> bool {
 }
 
 /// Writes the code from its end to its start, so that each instruction knows its successor.
+///
+/// What is left to do stands on a stack of its own: a pattern may nest deeper than a thread's stack allows.
 struct Compiler<'t> {
     tree: &'t Tree,
     program: Program,
@@ -267,104 +272,140 @@ struct Compiler<'t> {
     properties: Properties,
     /// The ranges of all sets so far.
     ranges: usize,
+    /// Where the code written so far starts.
+    start: Address,
+    tasks: Vec<Task>,
+}
+
+/// A step of the compiler. Each moves `Compiler::start` to the front of what it writes.
+enum Task {
+    /// Writes a node in front of the code so far.
+    Node(NodeId),
+    /// Writes a node in front of `next`, as the alternative before the code so far.
+    Alternative { node: NodeId, next: Address },
+    /// Prefers the code so far to the alternatives at `rest`.
+    Prefer { rest: Address },
+    /// Opens a group.
+    Save { slot: usize },
+    /// Lets the code so far be skipped.
+    Skip { next: Address, greedy: bool },
+    /// Lets the code so far be repeated, from the instruction `again` at its end.
+    Again { again: Address, next: Address, greedy: bool },
 }
 
 impl Compiler<'_> {
-    /// Compiles a node to run before `next`, and returns where it starts.
-    fn node(&mut self, id: NodeId, next: Address) -> Option<Address> {
+    fn perform(&mut self, task: Task) -> Option<()> {
+        let split = |greedy, body, next| {
+            if greedy { Instruction::Split(body, next) } else { Instruction::Split(next, body) }
+        };
+        match task {
+            Task::Node(id) => self.node(id),
+            Task::Alternative { node, next } => {
+                self.tasks.push(Task::Prefer { rest: self.start });
+                self.tasks.push(Task::Node(node));
+                self.start = next;
+                Some(())
+            }
+            Task::Prefer { rest } => self.emit(Instruction::Split(self.start, rest)),
+            Task::Save { slot } => self.emit(Instruction::Save(slot, self.start)),
+            Task::Skip { next, greedy } => self.emit(split(greedy, self.start, next)),
+            Task::Again { again, next, greedy } => {
+                *self.program.code.get_mut(again)? = split(greedy, self.start, next);
+                Some(())
+            }
+        }
+    }
+
+    fn node(&mut self, id: NodeId) -> Option<()> {
         match self.tree.get(id)?.kind {
             NodeKind::Absorbed | NodeKind::Never => self.emit(Instruction::Fail),
-            NodeKind::Empty => Some(next),
+            NodeKind::Empty => Some(()),
             NodeKind::Literal { start, end, fold } => {
-                let text = self.tree.literals.get(start..end)?;
-                let mut next = next;
-                for c in text.chars().rev() {
-                    next = if fold {
-                        let class = match self.folded.get(&c) {
-                            Some(class) => *class,
-                            None => {
-                                let class = self.class(&hir::fold_character(c))?;
-                                self.folded.insert(c, class);
-                                class
-                            }
-                        };
-                        self.emit(Instruction::Class(class, next))?
+                for c in self.tree.literals.get(start..end)?.chars().rev() {
+                    let instruction = if fold {
+                        Instruction::Class(self.folded_character(c)?, self.start)
                     } else {
-                        self.emit(Instruction::Char(c, next))?
+                        Instruction::Char(c, self.start)
                     };
+                    self.emit(instruction)?;
                 }
-                Some(next)
+                Some(())
             }
-            NodeKind::AnyChar => self.emit(Instruction::Any(next)),
-            NodeKind::AnyCharNotNewline => self.emit(Instruction::AnyNotNewline(next)),
+            NodeKind::AnyChar => self.emit(Instruction::Any(self.start)),
+            NodeKind::AnyCharNotNewline => self.emit(Instruction::AnyNotNewline(self.start)),
             NodeKind::Class { start, end, negated, fold } => {
-                let key = (self.tree.items.get(start..end)?, negated, fold);
-                let class = match self.classes.get(&key) {
-                    Some(class) => *class,
-                    None => {
-                        let class = hir::class(key.0, negated, fold, &mut self.properties);
-                        let class = self.class(&class)?;
-                        self.classes.insert(key, class);
-                        class
-                    }
-                };
-                self.emit(Instruction::Class(class, next))
+                let class = self.class(start, end, negated, fold)?;
+                self.emit(Instruction::Class(class, self.start))
             }
-            NodeKind::Look(look) => self.emit(Instruction::Look(look, next)),
+            NodeKind::Look(look) => self.emit(Instruction::Look(look, self.start)),
             NodeKind::Capture { sub, index } => {
                 let slot = usize::try_from(index).ok()?.checked_mul(2)?;
-                if slot >= self.program.slots {
-                    return self.node(sub, next);
+                if slot < self.program.slots {
+                    self.emit(Instruction::Save(slot.checked_add(1)?, self.start))?;
+                    self.tasks.push(Task::Save { slot });
                 }
-                let close = self.emit(Instruction::Save(slot.checked_add(1)?, next))?;
-                let body = self.node(sub, close)?;
-                self.emit(Instruction::Save(slot, body))
+                self.tasks.push(Task::Node(sub));
+                Some(())
             }
+            // The task pushed last, for the last child, is performed first.
             NodeKind::Concat { first, .. } => {
-                let children: Vec<_> = self.tree.siblings(first).collect();
-                children.into_iter().rev().try_fold(next, |next, child| self.node(child, next))
+                self.tasks.extend(self.tree.siblings(first).map(Task::Node));
+                Some(())
             }
-            NodeKind::Alternate { first, .. } => {
-                let children: Vec<_> = self.tree.siblings(first).collect();
-                let mut children = children.into_iter().rev();
-                let mut start = self.node(children.next()?, next)?;
-                for child in children {
-                    let preferred = self.node(child, next)?;
-                    start = self.emit(Instruction::Split(preferred, start))?;
-                }
-                Some(start)
+            NodeKind::Alternate { first, last } => {
+                let next = self.start;
+                let others = self.tree.siblings(first).take_while(|&node| node != last);
+                self.tasks.extend(others.map(|node| Task::Alternative { node, next }));
+                self.tasks.push(Task::Node(last));
+                Some(())
             }
-            NodeKind::Repeat { sub, min, max, greedy } => self.repeat(sub, min, max, greedy, next),
+            NodeKind::Repeat { sub, min, max, greedy } => self.repeat(sub, min, max, greedy),
         }
     }
 
-    fn repeat(&mut self, sub: NodeId, min: u32, max: Option<u32>, greedy: bool, next: Address) -> Option<Address> {
-        let split = |body, next| if greedy { Instruction::Split(body, next) } else { Instruction::Split(next, body) };
-        let mut start = next;
-        let mut copies = min;
-        match max {
+    fn repeat(&mut self, sub: NodeId, min: u32, max: Option<u32>, greedy: bool) -> Option<()> {
+        let next = self.start;
+        let Some(max) = max else {
             // x{2,} is xx+, and x* is (x+)?, which matters when x can be empty.
-            None => {
-                let again = self.emit(Instruction::Fail)?;
-                start = self.node(sub, again)?;
-                *self.program.code.get_mut(again)? = split(start, next);
-                match min.checked_sub(1) {
-                    Some(rest) => copies = rest,
-                    None => start = self.emit(split(start, next))?,
-                }
+            self.tasks.extend((1..min).map(|_| Task::Node(sub)));
+            if min == 0 {
+                self.tasks.push(Task::Skip { next, greedy });
             }
-            // x{2,4} is xx(x(x)?)?
-            Some(max) => {
-                for _ in min..max {
-                    let body = self.node(sub, start)?;
-                    start = self.emit(split(body, next))?;
-                }
-            }
-        }
-        (0..copies).try_fold(start, |start, _| self.node(sub, start))
+            let again = self.program.code.len();
+            self.emit(Instruction::Fail)?;
+            self.tasks.push(Task::Again { again, next, greedy });
+            self.tasks.push(Task::Node(sub));
+            return Some(());
+        };
+        // x{2,4} is xx(x(x)?)?
+        self.tasks.extend((0..min).map(|_| Task::Node(sub)));
+        self.tasks.extend((min..max).flat_map(|_| [Task::Skip { next, greedy }, Task::Node(sub)]));
+        Some(())
     }
 
-    fn class(&mut self, class: &ClassUnicode) -> Option<usize> {
+    /// The set of a class of items.
+    fn class(&mut self, start: usize, end: usize, negated: bool, fold: bool) -> Option<usize> {
+        let key = (self.tree.items.get(start..end)?, negated, fold);
+        if let Some(class) = self.classes.get(&key) {
+            return Some(*class);
+        }
+        let class = hir::class(key.0, negated, fold, &mut self.properties);
+        let class = self.add_class(&class)?;
+        self.classes.insert(key, class);
+        Some(class)
+    }
+
+    /// The set of a character in either letter case.
+    fn folded_character(&mut self, c: char) -> Option<usize> {
+        if let Some(class) = self.folded.get(&c) {
+            return Some(*class);
+        }
+        let class = self.add_class(&hir::fold_character(c))?;
+        self.folded.insert(c, class);
+        Some(class)
+    }
+
+    fn add_class(&mut self, class: &ClassUnicode) -> Option<usize> {
         let index = self.program.classes.len();
         let ranges: Box<[_]> = class.ranges().iter().map(|range| (range.start(), range.end())).collect();
         self.ranges = self.ranges.checked_add(ranges.len())?;
@@ -372,9 +413,10 @@ impl Compiler<'_> {
         (self.ranges <= RANGES_MAX).then_some(index)
     }
 
-    fn emit(&mut self, instruction: Instruction) -> Option<Address> {
-        let address = self.program.code.len();
+    /// Writes an instruction in front of the code so far.
+    fn emit(&mut self, instruction: Instruction) -> Option<()> {
+        self.start = self.program.code.len();
         self.program.code.push(instruction);
-        (address < INSTRUCTIONS_MAX).then_some(address)
+        (self.start < INSTRUCTIONS_MAX).then_some(())
     }
 }
