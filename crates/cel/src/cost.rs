@@ -11,4 +11,4 @@ mod price;
 pub use amount::{Cost, Size};
 pub use estimate::estimate;
 pub use hints::{NoHints, PathStep, SizeHints};
-pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR};
+pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR, traversal_cost};

@@ -5,7 +5,7 @@
 //! the tree. Follows cel-go's `checker/cost.go`, because users depend on the numbers.
 
 use super::path::{Path, Paths};
-use super::{CallEstimate, CallSite, Cost, PathStep, Price, Size, SizeHints};
+use super::{CallEstimate, CallSite, Cost, PathStep, Size, SizeHints};
 use crate::checker::{OverloadSet, Reference, TypedAst};
 use crate::env::{Function, Resolved};
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, Literal, Name, operator};
@@ -249,12 +249,7 @@ impl<'a> Estimator<'a> {
     }
 
     fn price(&self, overload: &Resolved, base: usize) -> CallEstimate {
-        match overload.price {
-            Price::Fixed(cost) => Cost::exactly(cost).into(),
-            Price::Sized { estimate, .. } => {
-                estimate(&Call { estimator: self, operands: self.operands.get(base..).unwrap_or(&[]) })
-            }
-        }
+        overload.price.estimate(&Call { estimator: self, operands: self.operands.get(base..).unwrap_or(&[]) })
     }
 
     fn operand(&mut self, id: ExprId) -> Operand {

@@ -18,6 +18,11 @@ pub type Outcome<'o, 'v> = Result<&'o Value<'v>, &'o EvalError>;
 pub enum Price {
     /// Always the same.
     Fixed(u64),
+    /// Reads one operand from end to end: a tenth of its size, rounded up.
+    Traversal {
+        /// Which one.
+        operand: usize,
+    },
     /// Depends on the operands.
     Sized {
         /// The range, from the operands' sizes.
@@ -32,6 +37,33 @@ pub enum Price {
 impl Price {
     /// The price of most functions.
     pub const ONE: Price = Price::Fixed(1);
+
+    /// What a call of the function is estimated to cost.
+    pub fn estimate(&self, site: &dyn CallSite) -> CallEstimate {
+        match self {
+            Price::Fixed(cost) => Cost::exactly(*cost).into(),
+            Price::Traversal { operand } => site.size(*operand).times_factor(STRING_TRAVERSAL_FACTOR).into(),
+            Price::Sized { estimate, .. } => estimate(site),
+        }
+    }
+
+    /// What a call costs that was made with these operands.
+    #[inline]
+    pub fn actual(&self, operands: &[Value<'_>], outcome: Outcome<'_, '_>) -> u64 {
+        match self {
+            Price::Fixed(cost) => *cost,
+            Price::Traversal { operand } => traversal_cost(operands.get(*operand).map_or(1, Value::size)),
+            Price::Sized { actual, .. } => actual(operands, outcome),
+        }
+    }
+}
+
+/// What reading so many code points or octets costs: a tenth, rounded up.
+///
+/// The reference multiplies floating point numbers by 0.1; for every size that fits into memory the result is the same.
+#[inline]
+pub fn traversal_cost(size: u64) -> u64 {
+    size.div_ceil(10)
 }
 
 /// The estimated price of a call, and how large its result is, if that can be told.

@@ -15,7 +15,7 @@ pub(super) fn size(operands: &[Value<'_>], operand: usize) -> u64 {
 
 /// What a traversal of text of this size costs.
 pub(super) fn traversal(size: u64) -> u64 {
-    scaled(size, STRING_TRAVERSAL_FACTOR)
+    crate::cost::traversal_cost(size)
 }
 
 /// A size times a factor, rounded up; goes through floating point as the reference does.
@@ -24,11 +24,7 @@ pub(super) fn scaled(size: u64, factor: f64) -> u64 {
 }
 
 /// The text of operand 1 is read: `startsWith`, `endsWith`.
-pub(super) const AFFIX: Price = Price::Sized {
-    estimate: |site| site.size(1).times_factor(STRING_TRAVERSAL_FACTOR).into(),
-    actual: |operands, _| traversal(size(operands, 1)),
-    when_dynamic: false,
-};
+pub(super) const AFFIX: Price = Price::Traversal { operand: 1 };
 
 /// Operand 1 is looked for in operand 0: `contains`.
 pub(super) const SEARCH: Price = Price::Sized {

@@ -3,11 +3,12 @@
 use super::machine::{Evaluated, Machine};
 use super::node::{CallNode, Code, Node};
 use super::trace::Tracer;
-use crate::cost::Price;
+use crate::cost::traversal_cost;
 use crate::env::{Implementation, Resolved};
 use crate::value::{ErrorKind, EvalError, Unknown, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
+    #[inline(never)]
     pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
         match &*call.operands {
             [operand] => {
@@ -42,23 +43,31 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     /// Calls, if no operand failed, and charges in either case.
+    #[inline]
     fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
-        let result = match operands.iter().find(|operand| matches!(operand, Value::Error(_) | Value::Unknown(_))) {
-            None => match run(&call.code, &call.name, operands) {
-                Err(error) if error.kind() == ErrorKind::Undetermined => Ok(Value::Unknown(Unknown::anonymous())),
-                other => other,
-            },
+        if operands.iter().any(is_failed) {
+            return self.finish_failed_call(call, operands);
+        }
+        let result = run(&call.code, &call.name, operands);
+        self.charge(call.price.actual(operands, result.as_ref()))?;
+        match result {
+            Err(error) => undetermined_is_unknown(error),
+            ok => ok,
+        }
+    }
+
+    #[cold]
+    fn finish_failed_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
+        let result = match operands.iter().find(|operand| is_failed(operand)) {
             Some(Value::Error(error)) => Err(error.clone()),
             Some(unknown) => Ok(unknown.clone()),
+            None => Ok(Value::Null),
         };
-        let cost = match call.price {
-            Price::Fixed(cost) => cost,
-            Price::Sized { actual, .. } => actual(operands, result.as_ref()),
-        };
-        self.charge(cost)?;
+        self.charge(call.price.actual(operands, result.as_ref()))?;
         result
     }
 
+    #[inline(never)]
     pub(super) fn eval_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Evaluated<'a> {
         let left = as_operand(self.eval(&operands.0))?;
         let right = as_operand(self.eval(&operands.1))?;
@@ -72,13 +81,24 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
         match left.equals(&right) {
             Ok(equal) => Ok(Value::Bool(equal != negated)),
-            Err(error) if error.kind() == ErrorKind::Undetermined => Ok(Value::Unknown(Unknown::anonymous())),
-            Err(error) => Err(error),
+            Err(error) => undetermined_is_unknown(error),
         }
     }
 }
 
+#[inline]
+fn is_failed(operand: &Value<'_>) -> bool {
+    matches!(operand, Value::Error(_) | Value::Unknown(_))
+}
+
+/// An answer that hangs on something unknown inside an operand is itself unknown.
+#[cold]
+fn undetermined_is_unknown(error: EvalError) -> Evaluated<'static> {
+    if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(Unknown::anonymous())) } else { Err(error) }
+}
+
 /// A failed operand becomes a value, so that the others are still evaluated; only a fatal error ends it all.
+#[inline]
 fn as_operand(result: Evaluated<'_>) -> Evaluated<'_> {
     match result {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
@@ -86,11 +106,13 @@ fn as_operand(result: Evaluated<'_>) -> Evaluated<'_> {
     }
 }
 
-/// A tenth of the smaller operand, rounded up.
+/// The smaller operand is read from end to end.
+#[inline]
 fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
-    left.size().min(right.size()).div_ceil(10)
+    traversal_cost(left.size().min(right.size()))
 }
 
+#[inline]
 pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
     match code {
         Code::Native(function) => function(operands),

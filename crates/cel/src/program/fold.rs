@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::machine::{Evaluated, Machine};
-use super::node::{Fold, FoldStep, Kind, Node};
+use super::node::{Fold, FoldCondition, FoldStep, Kind, Node};
 use super::trace::Tracer;
 use crate::value::{EvalError, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
+    #[inline(never)]
     pub(super) fn eval_fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
         let range = match self.eval(&fold.range)? {
             unknown @ Value::Unknown(_) => return Ok(unknown),
@@ -70,16 +71,18 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 self.set_slot(second, element);
             }
         }
-        if let Some(condition) = &fold.condition {
-            match self.eval(condition) {
-                Ok(Value::Bool(false)) => return Ok(ControlFlow::Break(())),
-                Err(fatal) if fatal.is_fatal() => return Err(fatal),
-                _ => {}
-            }
+        if self.is_over(fold)? {
+            return Ok(ControlFlow::Break(()));
         }
         match &fold.step {
             FoldStep::Assign(step) => {
                 let value = or_error(self.eval(step))?;
+                self.set_slot(fold.accumulator, value);
+            }
+            FoldStep::Logic(decisive, predicate) => {
+                self.charge(1)?;
+                let accumulator = self.take_slot(fold.accumulator).unwrap_or(Value::Null);
+                let value = self.combine(accumulator, *decisive, predicate)?;
                 self.set_slot(fold.accumulator, value);
             }
             FoldStep::Append(list) => self.append(fold.accumulator, list)?,
@@ -96,6 +99,45 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
         self.count_round()?;
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The loop's condition is false. It costs what its parts cost: reading the accumulator, negating it, asking.
+    #[inline]
+    fn is_over(&mut self, fold: &'a Fold) -> Result<bool, EvalError> {
+        match &fold.condition {
+            FoldCondition::Always => Ok(false),
+            FoldCondition::Until(end) => {
+                self.charge(1)?;
+                if *end {
+                    self.charge(1)?;
+                }
+                self.charge(1)?;
+                Ok(matches!(self.slot(fold.accumulator), Some(Value::Bool(truth)) if truth == end))
+            }
+            FoldCondition::While(condition) => match self.eval(condition) {
+                Ok(Value::Bool(false)) => Ok(true),
+                Err(fatal) if fatal.is_fatal() => Err(fatal),
+                _ => Ok(false),
+            },
+        }
+    }
+
+    /// `accumulator || predicate`, or the same with `&&`, as [`Machine::eval_logic`] has it.
+    #[inline]
+    fn combine(&mut self, accumulator: Value<'a>, decisive: bool, predicate: &'a Node) -> Evaluated<'a> {
+        if matches!(accumulator, Value::Bool(truth) if truth == decisive) {
+            return Ok(accumulator);
+        }
+        match (accumulator, self.eval(predicate)) {
+            (_, Ok(Value::Bool(truth))) if truth == decisive => Ok(Value::Bool(decisive)),
+            (_, Err(fatal)) if fatal.is_fatal() => Err(fatal),
+            (Value::Unknown(unknown), Ok(Value::Unknown(more))) => Ok(Value::Unknown(unknown.merge(&more))),
+            (unknown @ Value::Unknown(_), _) | (_, Ok(unknown @ Value::Unknown(_))) => Ok(unknown),
+            (error @ Value::Error(_), _) => Ok(error),
+            (Value::Bool(_), Ok(truth @ Value::Bool(_))) => Ok(truth),
+            (Value::Bool(_), Err(error)) => Ok(Value::Error(error)),
+            _ => Ok(Value::Error(EvalError::no_such_overload())),
+        }
     }
 
     /// `accumulator + list`, priced like the addition that it is: 1 for reading the accumulator, 1 for adding.

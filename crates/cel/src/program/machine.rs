@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use super::node::{Element, Entry, Kind, Member, Node, StructNode};
+use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
 use super::{Activation, Limits, Program};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
@@ -113,9 +113,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
             Kind::Or(terms) => self.eval_logic(terms, true),
             Kind::NotStrictlyFalse(operand) => self.eval_not_strictly_false(operand),
             Kind::Member(member) => self.eval_member(member),
-            Kind::Computed(computed) => self
-                .charge(computed.cost)
-                .and_then(|()| computed.result.as_ref().map(Value::borrowed).map_err(Clone::clone)),
+            Kind::Computed(computed) => self.eval_computed(computed),
             Kind::Fold(fold) => self.eval_fold(fold),
             Kind::List(elements) => self.eval_list(elements),
             Kind::Map(entries) => self.eval_map(entries),
@@ -129,7 +127,17 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         result
     }
 
+    #[inline(never)]
+    fn eval_computed(&mut self, computed: &'a Computed) -> Evaluated<'a> {
+        self.charge(computed.cost)?;
+        match &computed.result {
+            Ok(value) => Ok(value.borrowed()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
     /// `&&` where `decisive` is false, `||` where it is true: another operand may decide in spite of an error.
+    #[inline(never)]
     fn eval_logic(&mut self, terms: &'a [Node], decisive: bool) -> Evaluated<'a> {
         let mut unknown: Option<Unknown> = None;
         let mut error = None;
@@ -155,6 +163,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
+    #[inline(never)]
     fn eval_not_strictly_false(&mut self, operand: &'a Node) -> Evaluated<'a> {
         let truth = match self.eval(operand) {
             Ok(Value::Bool(truth)) => truth,
@@ -165,6 +174,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         Ok(Value::Bool(truth))
     }
 
+    #[inline(never)]
     fn eval_member(&mut self, member: &'a Member) -> Evaluated<'a> {
         match self.eval(&member.operand)? {
             unknown @ Value::Unknown(_) => Ok(unknown),
@@ -183,6 +193,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
+    #[inline(never)]
     fn eval_optional_or(&mut self, operands: &'a (Node, Node), unwrap: bool) -> Evaluated<'a> {
         match self.eval(&operands.0)? {
             unknown @ Value::Unknown(_) => Ok(unknown),
@@ -229,6 +240,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
+    #[inline(never)]
     fn eval_list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
         let built = self.build_list(elements);
         self.finish_container(LIST_COST, built)
@@ -245,6 +257,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         Ok(Value::list(values))
     }
 
+    #[inline(never)]
     fn eval_map(&mut self, entries: &'a [Entry]) -> Evaluated<'a> {
         let built = self.build_map(entries);
         self.finish_container(MAP_COST, built)
@@ -271,6 +284,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         Ok(Value::Map(Map::Shared(std::sync::Arc::new(map))))
     }
 
+    #[inline(never)]
     fn eval_struct(&mut self, it: &'a StructNode) -> Evaluated<'a> {
         let built = self.build_struct(it);
         self.finish_container(STRUCT_COST, built)

@@ -3,8 +3,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "sums of the sizes of things that are in memory at once")]
 
 use super::node::{
-    Attribute, Base, CallNode, Computed, Conditional, Element, Entry, Fold, FoldStep, Kind, Member, Node, Qualifier,
-    QualifierKey, StructNode,
+    Attribute, Base, CallNode, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind, Member,
+    Node, Qualifier, QualifierKey, StructNode,
 };
 use crate::value::{Key, Value};
 
@@ -75,14 +75,14 @@ impl Node {
             }
             Kind::Fold(it) => {
                 let step = match &it.step {
-                    FoldStep::Assign(node) | FoldStep::Append(node) => node.memory_bytes(),
+                    FoldStep::Assign(node) | FoldStep::Append(node) | FoldStep::Logic(_, node) => node.memory_bytes(),
                     FoldStep::AppendIf(condition, list) => condition.memory_bytes() + list.memory_bytes(),
                 };
-                size_of::<Fold>()
-                    + it.range.memory_bytes()
-                    + it.condition.as_ref().map_or(0, Node::memory_bytes)
-                    + step
-                    + it.result.memory_bytes()
+                let condition = match &it.condition {
+                    FoldCondition::While(node) => node.memory_bytes(),
+                    FoldCondition::Always | FoldCondition::Until(_) => 0,
+                };
+                size_of::<Fold>() + it.range.memory_bytes() + condition + step + it.result.memory_bytes()
             }
         }
     }

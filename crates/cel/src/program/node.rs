@@ -67,6 +67,20 @@ pub(super) struct Attribute {
     pub(super) qualifiers: Vec<Qualifier>,
     /// `has(…)`: the last qualifier only asks.
     pub(super) presence_test: bool,
+    /// A variable with constant keys, none of them optional: the way of most attributes.
+    pub(super) plain: bool,
+}
+
+impl Attribute {
+    pub(super) fn new(base: Base) -> Self {
+        let plain = matches!(base, Base::Variable(_) | Base::Local(_));
+        Attribute { base, qualifiers: Vec::new(), presence_test: false, plain }
+    }
+
+    pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
+        self.plain &= !optional && matches!(key, QualifierKey::Constant(_));
+        self.qualifiers.push(Qualifier { key, optional });
+    }
 }
 
 #[derive(Debug)]
@@ -175,10 +189,20 @@ pub(super) struct Fold {
     pub(super) second_variable: Option<usize>,
     /// The accumulator's first value, if it is a constant; else the accumulator is lazy.
     pub(super) init: Option<Value<'static>>,
-    /// Nothing where the loop always runs to its end.
-    pub(super) condition: Option<Node>,
+    pub(super) condition: FoldCondition,
     pub(super) step: FoldStep,
     pub(super) result: Node,
+}
+
+/// How long a loop goes on.
+#[derive(Debug)]
+pub(super) enum FoldCondition {
+    /// To its end.
+    Always,
+    /// Until the accumulator is this: `@not_strictly_false(accumulator)`, or the same of its negation.
+    Until(bool),
+    /// While this is not false.
+    While(Node),
 }
 
 /// How a round changes the accumulator.
@@ -186,6 +210,8 @@ pub(super) struct Fold {
 pub(super) enum FoldStep {
     /// It becomes the value of an expression.
     Assign(Node),
+    /// `accumulator || predicate` where the flag is true, `accumulator && predicate` where it is false.
+    Logic(bool, Node),
     /// `accumulator + list`, in place.
     Append(Node),
     /// `condition ? accumulator + list : accumulator`, in place.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::call;
 use super::node::{
-    Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldStep, Kind, Member, Node,
-    Qualifier, QualifierKey, StructNode,
+    Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind,
+    Member, Node, QualifierKey, StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
-use crate::cost::Price;
-use crate::env::{Function, Implementation, PlanTime, Resolved};
+use crate::cost::{Price, traversal_cost};
+use crate::env::{Function, Implementation, PlanTime, Resolved, Singleton};
 use crate::syntax::ast::{
     Comprehension, ExprId, ExprKind, ListElement, Literal, MapEntry, Name, StructField, operator,
 };
@@ -64,7 +64,7 @@ impl<'t> Planner<'t> {
                 let operand = self.plan(*operand)?;
                 let key = QualifierKey::Constant(Value::string(field.as_str()));
                 let mut attribute = into_qualified(operand);
-                attribute.qualifiers.push(Qualifier { key, optional: false });
+                attribute.push(key, false);
                 attribute.presence_test = *test_only;
                 Kind::Attribute(Box::new(attribute))
             }
@@ -100,7 +100,7 @@ impl<'t> Planner<'t> {
                 None => name.clone(),
             }),
         };
-        Kind::Attribute(Box::new(Attribute { base, qualifiers: Vec::new(), presence_test: false }))
+        Kind::Attribute(Box::new(Attribute::new(base)))
     }
 
     fn plan_call(&mut self, id: ExprId, name: &Name, target: Option<ExprId>, args: &[ExprId]) -> Planned {
@@ -142,7 +142,7 @@ impl<'t> Planner<'t> {
         let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
         let code = match (prepare(single, &operands)?, single, function.singleton) {
             (Some(code), _, _) => code,
-            (None, _, Some(singleton)) => Code::Singleton(singleton),
+            (None, _, Some(singleton)) => self.code_of_singleton(singleton, &operands),
             (None, Some(overload), None) => self.code_of(function, overloads, overload, &operands),
             (None, None, None) => Code::Dispatch(function.clone(), overloads),
         };
@@ -153,7 +153,13 @@ impl<'t> Planner<'t> {
             return Ok(Node { id, kind: Kind::Constant(value) });
         }
         let stops_early = matches!(code, Code::Dispatch(..));
-        let price = price_of(function, overloads);
+        let price = match price_of(function, overloads) {
+            // The size of a constant is known now.
+            Price::Traversal { operand } if let Some(value) = operands.get(operand).and_then(Node::constant) => {
+                Price::Fixed(traversal_cost(value.size()))
+            }
+            price => price,
+        };
         if let (PlanTime::Compute, true) = (plan_time, folds)
             && let Some(computed) = compute(&code, &function.name, price, &operands)
         {
@@ -162,6 +168,14 @@ impl<'t> Planner<'t> {
         let name = function.name.clone();
         let call = CallNode { name, code, operands: operands.into(), price, stops_early };
         Ok(Node { id, kind: Kind::Call(Box::new(call)) })
+    }
+
+    /// The code that all overloads share; it need not look at a first operand whose type is certain.
+    fn code_of_singleton(&self, singleton: Singleton, operands: &[Node]) -> Code {
+        match operands.first() {
+            Some(first) if has_certain_kind(self.typed.type_of(first.id)) => Code::Native(singleton.call),
+            _ => Code::Singleton(singleton),
+        }
     }
 
     /// The code of the one overload that is meant.
@@ -246,17 +260,52 @@ impl<'t> Planner<'t> {
         if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
             self.scopes.push((name, Local::Slot(slot)));
         }
-        let condition =
-            Some(self.plan(it.condition)?).filter(|node| !matches!(node.constant(), Some(Value::Bool(true))));
-        let step = if matches!(init, Some(Value::List(_))) {
-            self.plan_list_step(it)?
-        } else {
-            FoldStep::Assign(self.plan(it.step)?)
+        let condition = self.plan_condition(it)?;
+        let step = match &init {
+            Some(Value::List(_)) => self.plan_list_step(it)?,
+            Some(Value::Bool(_)) => self.plan_logic_step(it)?,
+            _ => FoldStep::Assign(self.plan(it.step)?),
         };
         self.scopes.truncate(depth.saturating_add(1));
         let result = self.plan(it.result)?;
         self.scopes.truncate(depth);
         Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
+    }
+
+    /// Recognizes how `all` and `exists` stop.
+    fn plan_condition(&mut self, it: &'t Comprehension) -> Result<FoldCondition, PlanError> {
+        let ast = &self.typed.ast;
+        if let ExprKind::Literal(Literal::Bool(true)) = &ast[it.condition].kind {
+            return Ok(FoldCondition::Always);
+        }
+        if let ExprKind::Call { function, args, .. } = &ast[it.condition].kind
+            && *function == operator::NOT_STRICTLY_FALSE
+            && let [operand] = args.as_slice()
+        {
+            if self.is_ident(*operand, &it.accumulator) {
+                return Ok(FoldCondition::Until(false));
+            }
+            if let ExprKind::Call { function, args, .. } = &ast[*operand].kind
+                && *function == operator::LOGICAL_NOT
+                && let [operand] = args.as_slice()
+                && self.is_ident(*operand, &it.accumulator)
+            {
+                return Ok(FoldCondition::Until(true));
+            }
+        }
+        Ok(FoldCondition::While(self.plan(it.condition)?))
+    }
+
+    /// Recognizes what `all` and `exists` do with their accumulator.
+    fn plan_logic_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
+        if let ExprKind::Call { function, args, .. } = &self.typed.ast[it.step].kind
+            && let [left, predicate] = args.as_slice()
+            && self.is_ident(*left, &it.accumulator)
+            && (*function == operator::LOGICAL_OR || *function == operator::LOGICAL_AND)
+        {
+            return Ok(FoldStep::Logic(*function == operator::LOGICAL_OR, self.plan(*predicate)?));
+        }
+        Ok(FoldStep::Assign(self.plan(it.step)?))
     }
 
     /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
@@ -350,7 +399,7 @@ fn plan_builtin(function: &Function, overloads: OverloadSet, operands: &mut Vec<
             let truthy = into_attribute(operands.pop()?);
             let condition = operands.pop()?;
             let base = Base::Conditional(Box::new(Conditional { condition, truthy, falsy }));
-            Some(Kind::Attribute(Box::new(Attribute { base, qualifiers: Vec::new(), presence_test: false })))
+            Some(Kind::Attribute(Box::new(Attribute::new(base))))
         }
         _ => None,
     }
@@ -368,7 +417,7 @@ fn plan_index(name: &Name, operands: &mut Vec<Node>) -> Option<Kind> {
         Kind::Constant(value) => QualifierKey::Constant(value),
         _ => QualifierKey::Attribute(into_attribute(key)),
     };
-    attribute.qualifiers.push(Qualifier { key, optional });
+    attribute.push(key, optional);
     Some(Kind::Attribute(Box::new(attribute)))
 }
 
@@ -388,10 +437,7 @@ fn flatten(operands: &mut Vec<Node>, terms_of: impl Fn(Kind) -> Result<Box<[Node
 fn into_qualified(node: Node) -> Attribute {
     match node.kind {
         Kind::Attribute(attribute) if !attribute.presence_test => *attribute,
-        kind => {
-            let base = Base::Value(Node { id: node.id, kind });
-            Attribute { base, qualifiers: Vec::new(), presence_test: false }
-        }
+        kind => Attribute::new(Base::Value(Node { id: node.id, kind })),
     }
 }
 
@@ -399,10 +445,7 @@ fn into_qualified(node: Node) -> Attribute {
 fn into_attribute(node: Node) -> Attribute {
     match node.kind {
         Kind::Attribute(attribute) => *attribute,
-        kind => {
-            let base = Base::Value(Node { id: node.id, kind });
-            Attribute { base, qualifiers: Vec::new(), presence_test: false }
-        }
+        kind => Attribute::new(Base::Value(Node { id: node.id, kind })),
     }
 }
 
@@ -491,10 +534,7 @@ fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<C
         }
     }
     let result = call::run(code, name, &values);
-    let own = match price {
-        Price::Fixed(cost) => cost,
-        Price::Sized { actual, .. } => actual(&values, result.as_ref()),
-    };
+    let own = price.actual(&values, result.as_ref());
     Some(Computed { result, cost: cost.saturating_add(own) })
 }
 
