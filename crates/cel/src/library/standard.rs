@@ -14,6 +14,8 @@ mod text;
 mod time;
 mod zone;
 
+pub(super) use membership::contains;
+
 use super::{count, join};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::types::Type;

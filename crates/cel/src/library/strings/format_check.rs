@@ -1,0 +1,131 @@
+//! `format` before it runs: where format string and list are literals, clauses and arguments must fit.
+
+use super::format::{Piece, Refusal, Style, Verb, missing, next_piece};
+use crate::checker::{Reference, TypedAst};
+use crate::syntax::ast::{Ast, ExprId, ExprKind, ListElement, Literal};
+use crate::types::Type;
+
+/// What is wrong with a call of `format`, and the node at which to show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatIssue {
+    /// The call, or the argument that does not fit its clause.
+    pub node: ExprId,
+    /// The reference's text.
+    pub message: String,
+}
+
+/// Finds what is wrong with a call of `string.format`, if format string and list are written as literals.
+///
+/// `version` is the version of the strings library that the environment holds. This is cel-go's `stringFormatValidator`, and
+/// the checker calls it for each call of a function named `format`. Calls of something else have no issues.
+pub fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option<FormatIssue> {
+    let ast = typed.ast();
+    let ExprKind::Call { function, target: Some(target), args } = &ast[call].kind else { return None };
+    if function != "format" {
+        return None;
+    }
+    if let Reference::Function { function, overloads, .. } = typed.reference(call)
+        && !overloads.of(function).any(|overload| overload.id == "string_format")
+    {
+        return None;
+    }
+    let ExprKind::Literal(Literal::String(format)) = &ast[*target].kind else { return None };
+    let [arguments] = args.as_slice() else { return None };
+    let ExprKind::List(arguments) = &ast[*arguments].kind else { return None };
+    let style = if version >= 4 { Style::Plain } else { Style::Localized };
+    check(typed, call, format, arguments, style).err()
+}
+
+fn check(
+    typed: &TypedAst,
+    call: ExprId,
+    format: &str,
+    arguments: &[ListElement],
+    style: Style,
+) -> Result<(), FormatIssue> {
+    let at_call = |message: String| FormatIssue { node: call, message };
+    let mut rest = format;
+    let mut next = 0_usize;
+    while let Some(piece) = next_piece(&mut rest, || Ok(())) {
+        // A missing argument is told before a clause that cannot be read, but after a lone `%` at the end.
+        let argument = arguments.get(next);
+        let verb = match piece {
+            Ok(Piece::Text(_)) => continue,
+            Ok(Piece::Clause(verb)) => verb,
+            Err(message) if argument.is_some() || message == "unexpected end of string" => {
+                return Err(at_call(message));
+            }
+            Err(_) => return Err(at_call(missing(next))),
+        };
+        let argument = argument.ok_or_else(|| at_call(missing(next)))?;
+        next = next.saturating_add(1);
+        if let Some(misfit) = misfit(typed, verb, argument.value, style) {
+            let refusal = Refusal::Type(verb, style, typed.type_of(misfit).name().to_owned());
+            let message = format!("error during formatting: {}", refusal.message());
+            return Err(FormatIssue { node: misfit, message });
+        }
+    }
+    if arguments.len() > next {
+        let count = arguments.len();
+        return Err(at_call(format!("too many arguments supplied to string.format (expected {next}, got {count})")));
+    }
+    Ok(())
+}
+
+/// The node whose type the clause does not take.
+fn misfit(typed: &TypedAst, verb: Verb, argument: ExprId, style: Style) -> Option<ExprId> {
+    if verb == Verb::String {
+        return string_misfit(typed, typed.ast(), argument);
+    }
+    let of = unwrapped(typed.type_of(argument));
+    let plain = style == Style::Plain;
+    let fits = match (verb, &of) {
+        (_, Type::Dyn)
+        | (Verb::Decimal | Verb::Binary | Verb::Hexadecimal { .. } | Verb::Octal, Type::Int | Type::Uint) => true,
+        (Verb::Decimal, Type::Double) => plain,
+        (Verb::Binary, Type::Bool) | (Verb::Hexadecimal { .. }, Type::String | Type::Bytes) => true,
+        (Verb::Fixed(_) | Verb::Scientific(_), Type::Double) => true,
+        (Verb::Fixed(_) | Verb::Scientific(_), Type::String) => !plain,
+        (Verb::Fixed(_) | Verb::Scientific(_), Type::Int | Type::Uint) => plain,
+        _ => false,
+    };
+    (!fits).then_some(argument)
+}
+
+/// A primitive that may be null counts as the primitive.
+fn unwrapped(of: &Type) -> Type {
+    match of {
+        Type::Wrapper(primitive) => primitive.unwrapped(),
+        other => other.clone(),
+    }
+}
+
+/// Also looks into list and map literals.
+fn string_misfit(typed: &TypedAst, ast: &Ast, node: ExprId) -> Option<ExprId> {
+    let fits = matches!(
+        unwrapped(typed.type_of(node)),
+        Type::Dyn
+            | Type::List(_)
+            | Type::Map(_)
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Bool
+            | Type::String
+            | Type::Timestamp
+            | Type::Bytes
+            | Type::Duration
+            | Type::Type(_)
+            | Type::Null
+    );
+    if !fits {
+        return Some(node);
+    }
+    match &ast[node].kind {
+        ExprKind::List(elements) => elements.iter().find_map(|element| string_misfit(typed, ast, element.value)),
+        ExprKind::Map(entries) => entries
+            .iter()
+            .find_map(|entry| string_misfit(typed, ast, entry.key).or_else(|| string_misfit(typed, ast, entry.value))),
+        _ => None,
+    }
+}
