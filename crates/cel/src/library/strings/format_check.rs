@@ -129,3 +129,86 @@ fn string_misfit(typed: &TypedAst, ast: &Ast, node: ExprId) -> Option<ExprId> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Env;
+    use crate::source::{Source, Span};
+
+    /// `'format'.format([…])` with arguments of the given types, each of which is a name.
+    fn call(format: &str, arguments: &[&str]) -> (TypedAst, ExprId, Vec<ExprId>) {
+        let mut ast = Ast::new(Source::new(""));
+        let mut types = Vec::new();
+        let mut add = |ast: &mut Ast, kind, of: Type| {
+            types.push(of);
+            ast.add(kind, 0, Span { start: 0, end: 0 })
+        };
+        let target = add(&mut ast, ExprKind::Literal(Literal::String(format.into())), Type::String);
+        let names: Vec<ExprId> =
+            arguments.iter().map(|of| add(&mut ast, ExprKind::Ident("x".into()), Type::parse(of).unwrap())).collect();
+        let elements = names.iter().map(|value| ListElement { value: *value, optional: false }).collect();
+        let list = add(&mut ast, ExprKind::List(elements), Type::list(Type::Dyn));
+        let kind = ExprKind::Call { function: "format".into(), target: Some(target), args: vec![list] };
+        let call = add(&mut ast, kind, Type::String);
+        ast.set_root(call);
+        let env = Env::builder().build().unwrap();
+        (TypedAst { env, ast, types, references: Vec::new() }, call, names)
+    }
+
+    #[track_caller]
+    fn check(version: u32, format: &str, arguments: &[&str], expected: Option<(Option<usize>, &str)>) {
+        let (typed, call, names) = call(format, arguments);
+        let issue = check_format_call(&typed, call, version);
+        let expected = expected.map(|(argument, message)| FormatIssue {
+            node: argument.map_or(call, |argument| names[argument]),
+            message: message.to_owned(),
+        });
+        assert_eq!(issue, expected, "{format}");
+    }
+
+    #[test]
+    fn clauses_and_arguments_fit() {
+        check(
+            2,
+            "%s %d %f %e %x %X %o %b %%",
+            &["list(int)", "int", "double", "string", "bytes", "uint", "int", "bool"],
+            None,
+        );
+        check(2, "%d", &["dyn"], None);
+        check(2, "%d", &["wrapper(int)"], None);
+        check(4, "%d %f", &["double", "int"], None);
+        let text = "error during formatting: decimal clause can only be used on integers, was given string";
+        check(2, "%s %d", &["int", "string"], Some((Some(1), text)));
+        let hex =
+            "error during formatting: only integers, byte buffers, and strings can be formatted as hex, was given bool";
+        check(2, "%x", &["bool"], Some((Some(0), hex)));
+        let plain = "error during formatting: fixed-point clause can only be used on ints, uints, and doubles, was given string";
+        check(4, "%f", &["string"], Some((Some(0), plain)));
+        let optional = "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, \
+                        maps, lists, types, durations, and timestamps, was given optional_type";
+        check(2, "%s", &["optional(int)"], Some((Some(0), optional)));
+    }
+
+    #[test]
+    fn formats_are_read_in_the_reference_order() {
+        check(2, "%", &[], Some((None, "unexpected end of string")));
+        check(2, "%s %s", &["int"], Some((None, "index 1 out of range")));
+        check(2, "%z", &[], Some((None, "index 0 out of range")));
+        check(
+            2,
+            "%z",
+            &["int"],
+            Some((None, "could not parse formatting clause: unrecognized formatting clause \"z\"")),
+        );
+        let many = "too many arguments supplied to string.format (expected 0, got 1)";
+        check(2, "", &["int"], Some((None, many)));
+    }
+
+    #[test]
+    fn other_calls_have_no_issues() {
+        let (typed, call, names) = call("%d", &["string"]);
+        assert_eq!(check_format_call(&typed, names[0], 2), None);
+        assert!(check_format_call(&typed, call, 2).is_some());
+    }
+}
