@@ -4,7 +4,7 @@
 //! what it wants. Identifiers, signatures, prices and texts of errors are cel-go's. Where cel-go itself has no price for a
 //! function but Kubernetes' cost estimator has one, the entry holds Kubernetes' price, which goes by the function's name.
 //!
-//! Macros are not functions: they come from [`syntax`](crate::syntax).
+//! A library also brings its macros, most of which stand in [`syntax::macros`](crate::syntax::macros), and validators.
 
 mod bindings;
 mod comprehensions;
@@ -29,7 +29,7 @@ pub use optionals::optionals;
 pub use regex::regex;
 pub use sets::sets;
 pub use standard::standard;
-pub use strings::{FormatIssue, check_format_call, strings};
+pub use strings::strings;
 
 use crate::cost::Price;
 use crate::env::{Call, LibraryVersion, NativeFunction, Overload, PlanTime};

@@ -13,9 +13,11 @@
 //! `data/library.jsonl` holds those of the golden cases that are such calls, taken apart into function and operands.
 //! Operands that were written `timestamp('…')` or `duration('…')` are `parsed_timestamp` and `parsed_duration`.
 
+use cel::checker::Validator;
 use cel::cost::Price;
 use cel::env::{Env, Implementation};
 use cel::library;
+use cel::types::Type;
 use cel::value::{Bytes, EvalError, Map, Value, double_text};
 use serde_json::{Value as Json, json};
 
@@ -150,4 +152,26 @@ fn calls_give_what_the_reference_gives() {
     }
     assert!(failures.is_empty(), "{} of {count} cases differ:\n{}", failures.len(), failures.join("\n"));
     assert!(count > 1_000);
+}
+
+#[test]
+fn bad_formats_do_not_compile() {
+    let env = environment()
+        .extend()
+        .validator(Validator::HomogeneousLiterals)
+        .variable("s", Type::String)
+        .variable("x", Type::Int)
+        .variable("l", Type::list(Type::Int))
+        .build()
+        .unwrap();
+    for line in include_str!("data/format_errors.jsonl").lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        let expression = case["expr"].as_str().unwrap();
+        let issues = env.compile(expression).expect_err(expression);
+        assert_eq!(issues.to_string(), case["error"].as_str().unwrap());
+    }
+    // Mixed elements are fine where `format` takes them, and formats that only run time tells are not examined.
+    for expression in ["'%s %d'.format(['a', 1])", "(s + '%d').format(['a'])"] {
+        env.compile(expression).expect(expression);
+    }
 }

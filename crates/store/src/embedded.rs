@@ -99,6 +99,8 @@ pub struct Statistics {
     pub keys: u64,
     /// About how many bytes superseded versions take.
     pub superseded_bytes: u64,
+    /// How many bytes the recent events take.
+    pub recent_bytes: usize,
 }
 
 /// A store in a file of its own, or in memory.
@@ -186,6 +188,7 @@ impl Embedded {
             compacted: state.compacted,
             keys: state.index.live(),
             superseded_bytes: state.index.superseded_bytes(),
+            recent_bytes: state.recent.bytes(),
         }
     }
 

@@ -49,7 +49,7 @@ impl Watch {
         self.0.next().await
     }
 
-    /// A handle with which others can ask this watch to report its progress soon.
+    /// A handle with which others can make this watch report its progress.
     #[must_use]
     pub fn progress_request(&self) -> ProgressRequest {
         self.0.progress_request()
@@ -62,19 +62,21 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Asks one watch to report its progress.
+/// Makes one watch report its progress.
 #[derive(Clone)]
-pub struct ProgressRequest(Arc<dyn Fn() + Send + Sync>);
+pub struct ProgressRequest(Arc<dyn Fn(Revision) + Send + Sync>);
 
 impl ProgressRequest {
     /// Wraps what makes the watch report.
-    pub fn new(ask: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new(ask: impl Fn(Revision) + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 
-    /// Makes the watch return a batch soon whose revision is at least the store's revision of now.
-    pub fn send(&self) {
-        (self.0)();
+    /// Makes the watch report as soon as it has reached `revision`, if it has not done so already.
+    ///
+    /// With the store's current revision this tells how far a cache must come to be as good as the store itself.
+    pub fn reach(&self, revision: Revision) {
+        (self.0)(revision);
     }
 }
 

@@ -5,8 +5,9 @@
 //! Follows cel-go's `ext.Bindings`, version 0.
 
 use crate::env::{Library, LibraryVersion};
+use crate::syntax::macros;
 
-/// The library of `cel.bind`; the macro comes from the parser, so it holds no functions.
+/// The library of `cel.bind`. It holds no functions.
 pub fn bindings() -> Library {
     Library {
         name: "cel.lib.ext.cel.bindings",
@@ -14,5 +15,7 @@ pub fn bindings() -> Library {
         overloads: &[],
         singletons: &[],
         types: Vec::new(),
+        macros: macros::BINDINGS,
+        validators: &[],
     }
 }

@@ -1,13 +1,14 @@
-//! Comprehensions with two variables: what their macros call.
+//! Comprehensions with two variables: their macros, and what these call.
 //!
 //! `transformMap` and `transformMapEntry` build their map with `cel.@mapInsert`, once per iteration. The code here copies
 //! the map; an evaluator that owns the accumulator inserts in place with [`Map::insert_all`](crate::value::Map::insert_all).
 //!
-//! Follows cel-go's `ext.TwoVarComprehensions`; the macros come from the parser.
+//! Follows cel-go's `ext.TwoVarComprehensions`.
 
 use super::{native, unexpected};
 use crate::cost::Price;
 use crate::env::{Library, LibraryVersion, Overload};
+use crate::syntax::macros;
 use crate::value::{EvalError, Map, Value};
 
 /// The functions behind `transformMap` and `transformMapEntry`.
@@ -18,6 +19,8 @@ pub fn two_variable_comprehensions() -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: macros::TWO_VARIABLE,
+        validators: &[],
     }
 }
 

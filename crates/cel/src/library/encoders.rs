@@ -17,6 +17,8 @@ pub fn encoders() -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: &[],
+        validators: &[],
     }
 }
 

@@ -10,6 +10,7 @@ use super::{int, list, native, shared, since, unexpected};
 use crate::cost::{CallEstimate, CallSite, Cost, Price, Size};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::syntax::ast::Literal;
+use crate::syntax::macros;
 use crate::value::{EvalError, List, Value};
 
 /// Functions over lists. Version 1 brought `flatten`; 2 `sort`, `sortBy`, `lists.range`, `reverse`, `distinct`; 3 the prices.
@@ -20,6 +21,8 @@ pub fn lists(version: u32) -> Library {
         overloads: &OVERLOADS,
         singletons: SINGLETONS,
         types: Vec::new(),
+        macros: if version >= 2 { macros::SORT_BY } else { &[] },
+        validators: &[],
     }
 }
 

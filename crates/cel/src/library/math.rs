@@ -4,7 +4,11 @@
 //!
 //! Follows cel-go's `ext.Math`, versions 0 to 2.
 
+mod macros;
+
 use std::cmp::Ordering;
+
+use macros::MACROS;
 
 use super::{int, list, native, since, unexpected};
 use crate::cost::Price;
@@ -19,6 +23,8 @@ pub fn math(version: u32) -> Library {
         overloads: &OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: MACROS,
+        validators: &[],
     }
 }
 

@@ -5,11 +5,12 @@
 //! absent one evaluates the argument, which then is the answer, whatever it is. Any other receiver fails with
 //! `no such overload`. At run time the call itself is free, although its estimate is 1.
 //!
-//! Follows cel-go's `cel.OptionalTypes`, versions 0 to 2; the syntax `.?`, `[?]`, `?` and the macros come from the parser.
+//! Follows cel-go's `cel.OptionalTypes`, versions 0 to 2; the syntax `.?`, `[?]`, `?` belongs to the parser.
 
 use super::{builtin, list, native, since, unexpected};
 use crate::cost::{Cost, Price};
 use crate::env::{Library, LibraryVersion, Overload};
+use crate::syntax::macros;
 use crate::types::Type;
 use crate::value::{EvalError, Value};
 
@@ -21,6 +22,9 @@ pub fn optionals(version: u32) -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: vec![("optional_type", Type::optional(Type::Param("V".into())))],
+        // The first is `optMap`, the second `optFlatMap`.
+        macros: if version >= 1 { macros::OPTIONAL } else { macros::OPTIONAL.get(..1).unwrap_or_default() },
+        validators: &[],
     }
 }
 

@@ -21,6 +21,8 @@ pub fn regex(version: u32) -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: &[],
+        validators: &[],
     }
 }
 

@@ -17,6 +17,8 @@ pub fn sets() -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: &[],
+        validators: &[],
     }
 }
 

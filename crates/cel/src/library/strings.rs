@@ -11,11 +11,11 @@ mod price;
 
 use std::sync::Arc;
 
-pub use format_check::{FormatIssue, check_format_call};
-
 use super::{int, list, native, since, text, unexpected};
+use crate::checker::{CustomValidator, TypedAst, Validator};
 use crate::cost::Price;
 use crate::env::{Library, LibraryVersion, Overload};
+use crate::source::Issues;
 use crate::value::{EvalError, Str, Value};
 
 /// Functions over strings. Version 1 brought `format` and `strings.quote`, 3 `reverse`, 4 the plainer `format`.
@@ -26,7 +26,22 @@ pub fn strings(version: u32) -> Library {
         overloads: OVERLOADS,
         singletons: &[],
         types: Vec::new(),
+        macros: &[],
+        validators: match version {
+            0 => &[],
+            1..4 => LOCALIZED_FORMAT,
+            _ => PLAIN_FORMAT,
+        },
     }
+}
+
+const LOCALIZED_FORMAT: &[Validator] = &[format_validator(|typed, issues| format_check::report(typed, issues, 1))];
+
+const PLAIN_FORMAT: &[Validator] = &[format_validator(|typed, issues| format_check::report(typed, issues, 4))];
+
+const fn format_validator(validate: fn(&TypedAst, &mut Issues)) -> Validator {
+    let name = "cel.validator.string_format";
+    Validator::Custom(CustomValidator { name, validate, mixed_literals_within: &["format"] })
 }
 
 static OVERLOADS: &[Overload] = &[

@@ -140,10 +140,11 @@ impl<'t> Planner<'t> {
         let single = overloads.single(function);
         let folds = self.typed.env.options().constant_folding;
         let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
-        let code = match (single, function.singleton) {
-            (_, Some(singleton)) => Code::Singleton(singleton),
-            (Some(overload), None) => self.code_of(function, overloads, overload, &operands)?,
-            (None, None) => Code::Dispatch(function.clone(), overloads),
+        let code = match (prepare(single, &operands)?, single, function.singleton) {
+            (Some(code), _, _) => code,
+            (None, _, Some(singleton)) => Code::Singleton(singleton),
+            (None, Some(overload), None) => self.code_of(function, overloads, overload, &operands),
+            (None, None, None) => Code::Dispatch(function.clone(), overloads),
         };
         if let (PlanTime::Convert, true, [operand]) = (plan_time, folds, operands.as_slice())
             && let Some(value) = operand.constant()
@@ -170,22 +171,16 @@ impl<'t> Planner<'t> {
         overloads: OverloadSet,
         overload: &Resolved,
         operands: &[Node],
-    ) -> Result<Code, PlanError> {
-        if let PlanTime::Prepare(prepare) = overload.plan_time {
-            let constants: Vec<_> = operands.iter().map(Node::constant).collect();
-            if let Some(prepared) = prepare(&constants) {
-                return prepared.map(Code::Prepared).map_err(PlanError);
-            }
-        }
+    ) -> Code {
         let is_certain = operands.iter().zip(&overload.signature.parameters).all(|(operand, parameter)| {
             matches!(parameter, Type::Dyn | Type::Any | Type::Param(_))
                 || has_certain_kind(self.typed.type_of(operand.id))
         });
-        Ok(match &overload.implementation {
+        match &overload.implementation {
             Implementation::Native(native) if is_certain => Code::Native(*native),
             Implementation::Closure(closure) if is_certain => Code::Prepared(closure.clone()),
             _ => Code::Guarded(function.clone(), overloads.indices().next().unwrap_or(0)),
-        })
+        }
     }
 
     fn plan_list(&mut self, elements: &[ListElement]) -> Result<Kind, PlanError> {
@@ -300,6 +295,13 @@ impl<'t> Planner<'t> {
         self.slot_count = slot.saturating_add(1);
         slot
     }
+}
+
+/// Code made for this call, if the overload makes any from the operands that are constant.
+fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code>, PlanError> {
+    let Some(PlanTime::Prepare(prepare)) = overload.map(|overload| overload.plan_time) else { return Ok(None) };
+    let constants: Vec<_> = operands.iter().map(Node::constant).collect();
+    prepare(&constants).map(|code| code.map(Code::Prepared).map_err(PlanError)).transpose()
 }
 
 /// Operators that are steps of their own.

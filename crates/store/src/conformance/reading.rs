@@ -60,7 +60,7 @@ pub async fn prefixes_have_exact_bounds(store: Arc<dyn Store>) {
         let mut expected: Vec<String> =
             names.iter().filter(|name| name.starts_with(part)).map(|name| format!("{prefix}{name}")).collect();
         let mut watch = store.watch(&range, start).await.expect("a watch");
-        watch.progress_request().send();
+        watch.progress_request().reach(last);
         let events = super::collect(&mut watch, last).await;
         assert!(events.iter().map(|event| &*event.key).eq(expected.iter()), "watch of `{range}`: {events:?}");
         expected.sort();

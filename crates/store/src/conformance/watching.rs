@@ -107,7 +107,7 @@ pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
     let mut patient = store.watch(&format!("{prefix}quiet/"), start).await.expect("a watch");
     for round in 0..5 {
         let revision = put_new(&*store, &format!("{prefix}busy/{round}"), "x").await;
-        asked.progress_request().send();
+        asked.progress_request().reach(revision);
         assert_eq!(collect(&mut asked, revision).await, []);
         if round == 0 {
             assert_eq!(collect(&mut patient, revision).await, []);
@@ -115,7 +115,7 @@ pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
     }
     // Asked for while events are on their way: they come first.
     let revision = put_new(&*store, &format!("{prefix}quiet/a"), "x").await;
-    asked.progress_request().send();
+    asked.progress_request().reach(revision);
     let batch = next(&mut asked).await;
     assert_eq!(batch.events.iter().map(|event| event.revision).collect::<Vec<_>>(), [revision]);
 }

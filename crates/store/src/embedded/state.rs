@@ -3,11 +3,12 @@
 //! One lock guards it. Nobody holds that lock while touching the disk, so readers wait only for other memory accesses.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
+use super::file::FIRST_REVISION;
 use super::index::{Content, Index, Version};
 use crate::{Error, Event, Revision};
 
@@ -27,15 +28,31 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(revision: Revision, compacted: Revision, recent: Recent, resident: bool) -> Self {
-        Self { revision, compacted, index: Index::default(), recent, watchers: Vec::new(), closed: false, resident }
+    pub(super) fn new(
+        revision: Revision,
+        compacted: Revision,
+        recent: Recent,
+        resident: bool,
+    ) -> Self {
+        Self {
+            revision,
+            compacted,
+            index: Index::default(),
+            recent,
+            watchers: Vec::new(),
+            closed: false,
+            resident,
+        }
     }
 
     /// Can the store be read at this revision?
     pub(super) fn check_readable(&self, revision: Revision) -> Result<(), Error> {
         self.check_open()?;
         if revision > self.revision {
-            return Err(Error::FutureRevision { requested: revision, current: self.revision });
+            return Err(Error::FutureRevision {
+                requested: revision,
+                current: self.revision,
+            });
         }
         self.check_kept(revision)
     }
@@ -43,13 +60,20 @@ impl State {
     /// Is what happened after this revision still known?
     pub(super) fn check_kept(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.compacted {
-            return Err(Error::Compacted { requested: revision, oldest: self.compacted });
+            return Err(Error::Compacted {
+                requested: revision,
+                oldest: self.compacted,
+            });
         }
         Ok(())
     }
 
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        if self.closed { Err(Error::Closed) } else { Ok(()) }
+        if self.closed {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes durable changes visible and wakes whoever waits for them. Events are in order and follow `revision`.
@@ -61,9 +85,17 @@ impl State {
                 None => Content::Deleted,
                 Some(value) if self.resident => Content::Resident(value.clone()),
                 // The value is within the limits that the store checks, far below 4 GiB.
-                Some(value) => Content::OnDisk { length: u32::try_from(value.len()).unwrap_or(u32::MAX) },
+                Some(value) => Content::OnDisk {
+                    length: u32::try_from(value.len()).unwrap_or(u32::MAX),
+                },
             };
-            self.index.insert(&event.key, Version { revision: event.revision, content });
+            self.index.insert(
+                &event.key,
+                Version {
+                    revision: event.revision,
+                    content,
+                },
+            );
             self.revision = event.revision;
             for watcher in &watchers {
                 watcher.offer(&event);
@@ -77,12 +109,14 @@ impl State {
     pub(super) fn register(&mut self, prefix: &str, after: Revision) -> Result<Arc<Slot>, Error> {
         self.check_open()?;
         self.check_kept(after)?;
-        let pending = if after < self.revision { after.saturating_add(1) } else { 0 };
+        // Nothing happened at the first revision itself.
+        let first = after.max(FIRST_REVISION).saturating_add(1);
+        let pending = if first <= self.revision { first } else { 0 };
         let slot = Arc::new(Slot {
             prefix: prefix.into(),
             after,
             pending: AtomicU64::new(pending),
-            wanted: AtomicBool::new(false),
+            target: AtomicU64::new(0),
             wake: Notify::new(),
         });
         self.watchers.push(Arc::downgrade(&slot));
@@ -92,7 +126,11 @@ impl State {
     /// Ends all watches.
     pub(super) fn close(&mut self) {
         self.closed = true;
-        for watcher in self.watchers.drain(..).filter_map(|watcher| watcher.upgrade()) {
+        for watcher in self
+            .watchers
+            .drain(..)
+            .filter_map(|watcher| watcher.upgrade())
+        {
             watcher.wake.notify_one();
         }
     }
@@ -108,8 +146,8 @@ pub(super) struct Slot {
     ///
     /// Changed by the publisher under the state's write lock and by the watcher under its read lock.
     pub(super) pending: AtomicU64,
-    /// Somebody asked for progress.
-    pub(super) wanted: AtomicBool,
+    /// Somebody waits for the watch to reach this revision.
+    pub(super) target: AtomicU64,
     pub(super) wake: Notify,
 }
 
@@ -138,13 +176,24 @@ pub(super) struct Recent {
 
 impl Recent {
     pub(super) fn new(bytes_max: usize, only_copy: bool) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, bytes_max, only_copy }
+        Self {
+            events: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            only_copy,
+        }
     }
 
     fn weight(event: &Event) -> usize {
         let value = event.value.as_ref().map_or(0, bytes::Bytes::len);
-        let previous = event.previous.as_ref().map_or(0, |previous| previous.value.len());
-        value.saturating_add(previous).saturating_add(event.key.len()).saturating_add(size_of::<Event>())
+        let previous = event
+            .previous
+            .as_ref()
+            .map_or(0, |previous| previous.value.len());
+        value
+            .saturating_add(previous)
+            .saturating_add(event.key.len())
+            .saturating_add(size_of::<Event>())
     }
 
     fn push(&mut self, event: Event) {
@@ -154,7 +203,11 @@ impl Recent {
 
     fn trim(&mut self, compacted: Revision) {
         while let Some(event) = self.events.front() {
-            let over = if self.only_copy { event.revision <= compacted } else { self.bytes > self.bytes_max };
+            let over = if self.only_copy {
+                event.revision <= compacted
+            } else {
+                self.bytes > self.bytes_max
+            };
             if !over {
                 break;
             }
@@ -163,10 +216,15 @@ impl Recent {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The event of a revision, if it is still here.
     pub(super) fn get(&self, revision: Revision) -> Option<&Event> {
         let first = self.events.front()?.revision;
-        self.events.get(usize::try_from(revision.checked_sub(first)?).ok()?)
+        self.events
+            .get(usize::try_from(revision.checked_sub(first)?).ok()?)
     }
 
     /// The events from a revision on; `None` if the first of them is no longer here.

@@ -36,28 +36,35 @@ enum Step {
 impl Watcher {
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, progress_interval: Duration) -> Self {
         let reported = slot.after;
-        Self { shared, slot, progress_interval, reported }
+        Self {
+            shared,
+            slot,
+            progress_interval,
+            reported,
+        }
     }
 
     fn step(&mut self, report: bool) -> Result<Step, Error> {
-        // Taken back before the state is read: a request that comes later finds the flag down and is seen next time.
-        let wanted = self.slot.wanted.swap(false, Ordering::AcqRel);
         let state = self.shared.state();
         state.check_open()?;
         let pending = self.slot.pending.load(Ordering::Acquire);
         if (1..=state.revision).contains(&pending) {
             let Some(recent) = state.recent.from(pending) else {
                 state.check_kept(pending.saturating_sub(1))?;
-                self.slot.wanted.fetch_or(wanted, Ordering::AcqRel);
                 return Ok(Step::ReadFile(pending));
             };
             let mut matching = recent.filter(|event| self.slot.wants(event));
             let events: Vec<Event> = matching.by_ref().take(BATCH_EVENTS).cloned().collect();
             let next = matching.next().map(|event| event.revision);
-            self.slot.pending.store(next.unwrap_or(0), Ordering::Release);
+            self.slot
+                .pending
+                .store(next.unwrap_or(0), Ordering::Release);
             if let Some(last) = events.last() {
-                let revision = if next.is_some() { last.revision } else { state.revision };
-                self.slot.wanted.fetch_or(wanted && next.is_some(), Ordering::AcqRel);
+                let revision = if next.is_some() {
+                    last.revision
+                } else {
+                    state.revision
+                };
                 self.reported = revision;
                 return Ok(Step::Deliver(Batch { events, revision }));
             }
@@ -65,9 +72,14 @@ impl Watcher {
             self.slot.pending.store(0, Ordering::Release);
         }
         let revision = state.revision.max(self.slot.after);
+        let target = self.slot.target.load(Ordering::Acquire);
+        let wanted = self.reported < target && target <= revision;
         if wanted || (report && revision > self.reported) {
             self.reported = revision;
-            return Ok(Step::Deliver(Batch { events: Vec::new(), revision }));
+            return Ok(Step::Deliver(Batch {
+                events: Vec::new(),
+                revision,
+            }));
         }
         Ok(Step::Wait)
     }
@@ -82,17 +94,27 @@ impl Source for Watcher {
                 Step::Deliver(batch) => return Ok(batch),
                 Step::ReadFile(first) => {
                     let (shared, slot) = (self.shared.clone(), self.slot.clone());
-                    let read = tokio::task::spawn_blocking(move || shared.read_history(&slot, first));
-                    let (events, covered) = read.await.map_err(|error| Error::Unavailable(Cause::new(error)))??;
+                    let read =
+                        tokio::task::spawn_blocking(move || shared.read_history(&slot, first));
+                    let (events, covered) = read
+                        .await
+                        .map_err(|error| Error::Unavailable(Cause::new(error)))??;
                     let _state = self.shared.state();
-                    self.slot.pending.store(covered.saturating_add(1), Ordering::Release);
+                    self.slot
+                        .pending
+                        .store(covered.saturating_add(1), Ordering::Release);
                     if !events.is_empty() {
                         self.reported = covered;
-                        return Ok(Batch { events, revision: covered });
+                        return Ok(Batch {
+                            events,
+                            revision: covered,
+                        });
                     }
                 }
                 Step::Wait => {
-                    let woken = tokio::time::timeout(self.progress_interval, self.slot.wake.notified()).await;
+                    let woken =
+                        tokio::time::timeout(self.progress_interval, self.slot.wake.notified())
+                            .await;
                     report = woken.is_err();
                 }
             }
@@ -101,9 +123,9 @@ impl Source for Watcher {
 
     fn progress_request(&self) -> ProgressRequest {
         let slot = Arc::downgrade(&self.slot);
-        ProgressRequest::new(move || {
+        ProgressRequest::new(move |revision| {
             if let Some(slot) = slot.upgrade() {
-                slot.wanted.store(true, Ordering::Release);
+                slot.target.fetch_max(revision, Ordering::AcqRel);
                 slot.wake.notify_one();
             }
         })
@@ -120,7 +142,8 @@ impl Shared {
         let file = self.file()?;
         file.scan(first, |entry| {
             // What is in the file beyond `current` is about to be published; it comes from there.
-            if entry.revision > current || scanned == SCAN_REVISIONS || logged.len() == BATCH_EVENTS {
+            if entry.revision > current || scanned == SCAN_REVISIONS || logged.len() == BATCH_EVENTS
+            {
                 return false;
             }
             scanned = scanned.saturating_add(1);
@@ -132,19 +155,33 @@ impl Shared {
         })?;
         if scanned == 0 {
             self.state().check_kept(first.saturating_sub(1))?;
-            return Err(damaged(format!("the log entry of revision {first} is missing")));
+            return Err(damaged(format!(
+                "the log entry of revision {first} is missing"
+            )));
         }
         let mut values = Some(file.values()?);
         let mut events = Vec::with_capacity(logged.len());
-        for Logged { revision, key, deleted, .. } in logged {
+        for Logged {
+            revision,
+            key,
+            deleted,
+            ..
+        } in logged
+        {
             let previous = {
                 let state = self.state();
-                state.index.before(&key, revision).map(|version| state.locate(&key, version))
+                state
+                    .index
+                    .before(&key, revision)
+                    .map(|version| state.locate(&key, version))
             };
             let previous = match previous {
                 Some(found) => self
                     .value(found.revision, &found.content, &mut values)?
-                    .map(|value| Previous { value, revision: found.revision }),
+                    .map(|value| Previous {
+                        value,
+                        revision: found.revision,
+                    }),
                 None => None,
             };
             let value = match (deleted, &values) {
@@ -153,9 +190,16 @@ impl Shared {
             };
             if value.is_none() && !deleted {
                 self.state().check_kept(first.saturating_sub(1))?;
-                return Err(damaged(format!("the value of `{key}` at revision {revision} is missing")));
+                return Err(damaged(format!(
+                    "the value of `{key}` at revision {revision} is missing"
+                )));
             }
-            events.push(Event { key, revision, value, previous });
+            events.push(Event {
+                key,
+                revision,
+                value,
+                previous,
+            });
         }
         // If compaction has overtaken us, some of this may have been missing already when it was read.
         self.state().check_kept(first.saturating_sub(1))?;

@@ -2,23 +2,23 @@
 
 use super::format::{Piece, Refusal, Style, Verb, missing, next_piece};
 use crate::checker::{Reference, TypedAst};
+use crate::source::Issues;
 use crate::syntax::ast::{Ast, ExprId, ExprKind, ListElement, Literal};
 use crate::types::Type;
 
 /// What is wrong with a call of `format`, and the node at which to show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormatIssue {
+#[derive(Debug, PartialEq, Eq)]
+struct FormatIssue {
     /// The call, or the argument that does not fit its clause.
-    pub node: ExprId,
+    node: ExprId,
     /// The reference's text.
-    pub message: String,
+    message: String,
 }
 
 /// Finds what is wrong with a call of `string.format`, if format string and list are written as literals.
 ///
-/// `version` is the version of the strings library that the environment holds. This is cel-go's `stringFormatValidator`, and
-/// the checker calls it for each call of a function named `format`. Calls of something else have no issues.
-pub fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option<FormatIssue> {
+/// `version` is the version of the strings library that the environment holds. Calls of something else have no issues.
+fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option<FormatIssue> {
     let ast = typed.ast();
     let ExprKind::Call { function, target: Some(target), args } = &ast[call].kind else { return None };
     if function != "format" {
@@ -34,6 +34,15 @@ pub fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option
     let ExprKind::List(arguments) = &ast[*arguments].kind else { return None };
     let style = if version >= 4 { Style::Plain } else { Style::Localized };
     check(typed, call, format, arguments, style).err()
+}
+
+/// Reports what is wrong with calls of `string.format`: cel-go's `stringFormatValidator`.
+pub(super) fn report(typed: &TypedAst, issues: &mut Issues, version: u32) {
+    for call in typed.ast().postorder(typed.ast().root()) {
+        if let Some(issue) = check_format_call(typed, call, version) {
+            issues.report(typed.ast()[issue.node].position, issue.message);
+        }
+    }
 }
 
 fn check(

@@ -1,0 +1,286 @@
+//! Programs that were compiled before: bounded, shared between threads, each expression compiled once.
+//!
+//! The least recently used program goes first. Errors are never kept: who asks again is answered by the compiler again.
+//! There is no global cache: whoever evaluates owns one, and hands in its clock.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+
+/// A monotonic clock, handed in by the owner.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// Values by expression, at most so many.
+pub struct Cache<V, E> {
+    shards: Box<[Mutex<Shard<V, E>>]>,
+    hasher: RandomState,
+    clock: Clock,
+    counters: Counters,
+}
+
+struct Shard<V, E> {
+    done: LruCache<Arc<str>, Arc<V>>,
+    /// Expressions that a thread is compiling right now.
+    under_way: HashMap<Arc<str>, Arc<Flight<V, E>>>,
+}
+
+/// One compilation, and those who wait for it.
+struct Flight<V, E> {
+    /// Nothing while it is under way; `None` inside if the compiling thread did not come back.
+    outcome: Mutex<Option<Option<Result<Arc<V>, E>>>>,
+    landed: Condvar,
+}
+
+#[derive(Default)]
+struct Counters {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+    compile_nanoseconds: AtomicU64,
+}
+
+/// What a cache has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Answered from the cache, or by a compilation that was under way.
+    pub hits: u64,
+    /// Compiled.
+    pub misses: u64,
+    /// Programs that had to go.
+    pub evictions: u64,
+    /// Time spent compiling.
+    pub compile_time: Duration,
+}
+
+/// Small caches keep one exact order; large ones one per shard, so that threads do not wait for each other.
+const SHARDS: usize = 8;
+const SHARDED_FROM: usize = 256;
+
+impl<V, E: Clone> Cache<V, E> {
+    /// A cache of at most `capacity` programs.
+    pub fn new(capacity: NonZeroUsize, clock: Clock) -> Self {
+        let shard_count = if capacity.get() < SHARDED_FROM { 1 } else { SHARDS };
+        let per_shard = NonZeroUsize::new(capacity.get().div_ceil(shard_count)).unwrap_or(NonZeroUsize::MIN);
+        let shard = || Mutex::new(Shard { done: LruCache::new(per_shard), under_way: HashMap::new() });
+        Cache {
+            shards: (0..shard_count).map(|_| shard()).collect(),
+            hasher: RandomState::new(),
+            clock,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The program of an expression. Of many threads that ask for a new one at once, one compiles and the others wait for it.
+    pub fn get_or_compile(&self, text: &str, compile: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let shard = self.shard(text);
+        let mut guard = lock(shard);
+        if let Some(found) = guard.done.get(text) {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(found.clone());
+        }
+        if let Some(flight) = guard.under_way.get(text).cloned() {
+            drop(guard);
+            if let Some(outcome) = flight.wait() {
+                self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                return outcome;
+            }
+            guard = lock(shard);
+        }
+        let key: Arc<str> = text.into();
+        let flight = Arc::new(Flight { outcome: Mutex::new(None), landed: Condvar::new() });
+        guard.under_way.insert(key.clone(), flight.clone());
+        drop(guard);
+        let landing = Landing { shard, key: &key, flight: &flight };
+        let outcome = self.compile(compile);
+        if let Ok(value) = &outcome
+            && lock(shard).done.push(key.clone(), value.clone()).is_some_and(|(evicted, _)| evicted != key)
+        {
+            self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        *lock(&flight.outcome) = Some(Some(outcome.clone()));
+        drop(landing);
+        outcome
+    }
+
+    /// How many programs there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).done.len()).sum()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the cache has done so far.
+    pub fn statistics(&self) -> Statistics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            hits: read(&self.counters.hits),
+            misses: read(&self.counters.misses),
+            evictions: read(&self.counters.evictions),
+            compile_time: Duration::from_nanos(read(&self.counters.compile_nanoseconds)),
+        }
+    }
+
+    fn compile(&self, compile: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let before = (self.clock)();
+        let outcome = compile().map(Arc::new);
+        let took = (self.clock)().saturating_sub(before);
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
+        self.counters.compile_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        outcome
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the number of shards, which is at least one")]
+    fn shard(&self, text: &str) -> &Mutex<Shard<V, E>> {
+        let hash = self.hasher.hash_one(text) as usize;
+        &self.shards[hash.checked_rem(self.shards.len()).unwrap_or(0)]
+    }
+}
+
+impl<V, E> std::fmt::Debug for Cache<V, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+/// A thread that panicked while it held a lock leaves the maps whole: every change is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<V, E: Clone> Flight<V, E> {
+    /// The outcome; nothing if the compiling thread did not come back.
+    fn wait(&self) -> Option<Result<Arc<V>, E>> {
+        let mut outcome = lock(&self.outcome);
+        loop {
+            match &*outcome {
+                Some(landed) => return landed.clone(),
+                None => outcome = self.landed.wait(outcome).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// Takes a compilation off the list when it is over, also when it panics.
+struct Landing<'l, V, E> {
+    shard: &'l Mutex<Shard<V, E>>,
+    key: &'l Arc<str>,
+    flight: &'l Flight<V, E>,
+}
+
+impl<V, E> Drop for Landing<'_, V, E> {
+    fn drop(&mut self) {
+        lock(self.shard).under_way.remove(self.key);
+        lock(&self.flight.outcome).get_or_insert(None);
+        self.flight.landed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    fn cache(capacity: usize) -> Cache<String, String> {
+        let ticks = AtomicU64::new(0);
+        let clock = move || Duration::from_nanos(ticks.fetch_add(5, Ordering::Relaxed));
+        Cache::new(NonZeroUsize::new(capacity).unwrap(), Arc::new(clock))
+    }
+
+    fn value(text: &str) -> Result<String, String> {
+        Ok(text.to_owned())
+    }
+
+    #[test]
+    fn a_second_request_is_a_hit() {
+        let cache = cache(2);
+        let first = cache.get_or_compile("a", || value("a")).unwrap();
+        let second = cache.get_or_compile("a", || panic!("compiled twice")).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let statistics = cache.statistics();
+        assert_eq!((statistics.hits, statistics.misses, statistics.evictions), (1, 1, 0));
+        assert_eq!(statistics.compile_time, Duration::from_nanos(5));
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let cache = cache(2);
+        for text in ["a", "b", "a", "c"] {
+            cache.get_or_compile(text, || value(text)).unwrap();
+        }
+        cache.get_or_compile("a", || panic!("was used recently")).unwrap();
+        let mut compiled_again = false;
+        cache
+            .get_or_compile("b", || {
+                compiled_again = true;
+                value("b")
+            })
+            .unwrap();
+        assert!(compiled_again);
+        assert_eq!((cache.len(), cache.statistics().evictions), (2, 2));
+    }
+
+    #[test]
+    fn errors_are_not_kept() {
+        let cache = cache(2);
+        assert_eq!(cache.get_or_compile("a", || Err("broken".to_owned())), Err("broken".to_owned()));
+        assert!(cache.is_empty());
+        assert_eq!(*cache.get_or_compile("a", || value("mended")).unwrap(), "mended");
+    }
+
+    #[test]
+    fn many_threads_compile_once() {
+        let cache = cache(16);
+        let compilations = AtomicUsize::new(0);
+        let start = std::sync::Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    for text in ["a", "b", "c", "d"] {
+                        let program = cache.get_or_compile(text, || {
+                            compilations.fetch_add(1, Ordering::Relaxed);
+                            thread::yield_now();
+                            value(text)
+                        });
+                        assert_eq!(*program.unwrap(), text);
+                    }
+                });
+            }
+        });
+        assert_eq!(compilations.into_inner(), 4);
+        let statistics = cache.statistics();
+        assert_eq!((statistics.misses, statistics.hits), (4, 28));
+    }
+
+    #[test]
+    fn a_panic_leaves_the_cache_usable() {
+        let cache = cache(2);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = cache.get_or_compile("a", || panic!("compiler is broken"));
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(*cache.get_or_compile("a", || value("a")).unwrap(), "a");
+    }
+
+    #[test]
+    fn large_caches_stay_within_their_bound() {
+        let cache = cache(1000);
+        for number in 0..10_000 {
+            let text = number.to_string();
+            cache.get_or_compile(&text, || value(&text)).unwrap();
+        }
+        assert!(cache.len() <= 1000);
+        assert_eq!(cache.statistics().evictions as usize, 10_000 - cache.len());
+    }
+}

@@ -1,0 +1,173 @@
+//! Text → program, within the limits of the place that holds the expression.
+
+use std::sync::Arc;
+
+use cel::checker::TypedAst;
+use cel::cost::{Cost, SizeHints};
+use cel::env::Env;
+use cel::program::{Activation, Evaluation, Limits, PlanError, Program, Trace};
+use cel::source::Issues;
+use cel::types::Type;
+
+/// What a place that holds expressions allows: what they may refer to, what they must yield, what they may cost.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// What expressions may refer to.
+    pub env: Env,
+    /// How large the input can be.
+    pub hints: Arc<dyn Hints>,
+    /// What they must yield.
+    pub result: ResultRule,
+    /// How long and how costly they may be.
+    pub limits: ExpressionLimits,
+}
+
+/// Size hints that can be shared between threads.
+pub trait Hints: SizeHints + std::fmt::Debug + Send + Sync {}
+
+impl<T: SizeHints + std::fmt::Debug + Send + Sync> Hints for T {}
+
+/// What an expression must yield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultRule {
+    /// A truth value, or something whose type is only known at run time.
+    BoolOrUnknown,
+    /// A truth value.
+    Bool,
+    /// Text.
+    String,
+    /// Anything.
+    Any,
+}
+
+/// How long and how costly an expression may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpressionLimits {
+    /// The text's length at most.
+    pub text_bytes: usize,
+    /// The estimated cost at most; nothing where it is only reported.
+    pub estimated_cost: Option<u64>,
+    /// The cost of one evaluation at most.
+    pub runtime_cost: u64,
+}
+
+impl ExpressionLimits {
+    /// The limits of expressions in pods, volumes and claims.
+    pub const PLACEMENT: ExpressionLimits =
+        ExpressionLimits { text_bytes: 10 * 1024, estimated_cost: Some(1_000_000), runtime_cost: 1_000_000 };
+}
+
+/// Why an expression cannot be used. The texts are those that users of the API see.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The text is too long.
+    #[error("may not be more than {max} bytes")]
+    TooLong {
+        /// How long it may be.
+        max: usize,
+    },
+    /// It does not parse or does not check.
+    #[error("compilation failed: {0}")]
+    Issues(Issues),
+    /// It yields something else than it must.
+    #[error("{0}")]
+    WrongType(String),
+    /// A constant part of it fails.
+    #[error("program instantiation failed: {0}")]
+    Plan(PlanError),
+    /// It may cost too much.
+    #[error("too complex, exceeds cost limit")]
+    TooExpensive {
+        /// What it may cost.
+        estimated: u64,
+        /// What it was allowed to cost.
+        limit: u64,
+    },
+}
+
+/// An expression that is ready to run.
+#[derive(Debug)]
+pub struct Compiled {
+    program: Program,
+    typed: TypedAst,
+    cost: Cost,
+    runtime_cost_max: u64,
+}
+
+impl Environment {
+    /// Compiles an expression: parses, checks, plans, estimates.
+    pub fn compile(&self, text: &str) -> Result<Compiled, CompileError> {
+        if text.len() > self.limits.text_bytes {
+            return Err(CompileError::TooLong { max: self.limits.text_bytes });
+        }
+        let typed = self.env.compile(text).map_err(CompileError::Issues)?;
+        self.result.check(typed.result_type())?;
+        let program = Program::new(&typed).map_err(CompileError::Plan)?;
+        let cost = cel::cost::estimate(&typed, self.hints.as_ref());
+        match self.limits.estimated_cost {
+            Some(limit) if cost.max > limit => Err(CompileError::TooExpensive { estimated: cost.max, limit }),
+            _ => Ok(Compiled { program, typed, cost, runtime_cost_max: self.limits.runtime_cost }),
+        }
+    }
+
+    /// The same place without limits on length and estimate, for tools that report them.
+    #[must_use]
+    pub fn without_estimate_limit(mut self) -> Self {
+        self.limits.text_bytes = usize::MAX;
+        self.limits.estimated_cost = None;
+        self
+    }
+}
+
+impl ResultRule {
+    fn check(self, found: &Type) -> Result<(), CompileError> {
+        let wrong = match self {
+            ResultRule::Any => return Ok(()),
+            ResultRule::BoolOrUnknown if matches!(found, Type::Bool | Type::Any) => return Ok(()),
+            ResultRule::Bool if *found == Type::Bool => return Ok(()),
+            ResultRule::String if *found == Type::String => return Ok(()),
+            ResultRule::BoolOrUnknown => format!("must evaluate to bool or the unknown type, not {found}"),
+            ResultRule::Bool => "cel expression must evaluate to a bool".to_owned(),
+            ResultRule::String => "messageExpression must evaluate to a string".to_owned(),
+        };
+        Err(CompileError::WrongType(wrong))
+    }
+}
+
+impl Compiled {
+    /// Evaluates within the place's limit.
+    pub fn eval<'a>(&'a self, input: &'a dyn Activation) -> Evaluation<'a> {
+        self.program.eval_within(input, Limits::cost(self.runtime_cost_max))
+    }
+
+    /// Evaluates within other limits.
+    pub fn eval_within<'a>(&'a self, input: &'a dyn Activation, limits: Limits<'_>) -> Evaluation<'a> {
+        self.program.eval_within(input, limits)
+    }
+
+    /// Evaluates within the place's limit, and reports the value of each part.
+    pub fn trace<'a>(&'a self, input: &'a dyn Activation) -> (Evaluation<'a>, Trace<'a>) {
+        self.program.trace(input, Limits::cost(self.runtime_cost_max))
+    }
+
+    /// What it costs at least and at most.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// The type of its value.
+    pub fn result_type(&self) -> &Type {
+        self.typed.result_type()
+    }
+
+    /// The checked tree, for explanations and analyses.
+    pub fn typed(&self) -> &TypedAst {
+        &self.typed
+    }
+
+    /// How many bytes the program takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.program.memory_bytes()
+    }
+}

@@ -1,0 +1,92 @@
+//! One file per place that accepts an expression: its variables, its sizes, and how its input is read.
+
+pub mod base;
+pub mod device;
+pub mod devices;
+pub mod node_affinity;
+pub mod printer_column;
+pub mod toleration;
+pub mod validation_rule;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cel::env::EnvError;
+use cel::value::{HostObject, Value};
+
+use crate::compile::{Environment, ExpressionLimits, ResultRule};
+use crate::declared::{Declared, DeclaredTypes};
+use crate::libraries::{self, Minor};
+use crate::schema::TypedSchema;
+
+/// Which functions an environment holds besides its own variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    /// The minor version of Kubernetes whose libraries it holds.
+    pub minor: Minor,
+    /// It also holds our own library, `celplane`.
+    pub with_celplane: bool,
+}
+
+impl Dialect {
+    /// What Celplane's own places speak.
+    pub const CELPLANE: Dialect = Dialect { minor: Minor::LATEST, with_celplane: true };
+
+    /// What Kubernetes speaks.
+    pub const KUBERNETES: Dialect = Dialect { minor: Minor::LATEST, with_celplane: false };
+
+    fn builder(self) -> cel::env::Builder {
+        let builder = libraries::base(self.minor);
+        if self.with_celplane { libraries::celplane::add_to(builder) } else { builder }
+    }
+}
+
+/// An environment with variables of declared types.
+fn with_variables<const N: usize>(
+    dialect: Dialect,
+    variables: [(&'static str, Declared); N],
+    result: ResultRule,
+    limits: ExpressionLimits,
+) -> Result<Environment, EnvError> {
+    let types = variables.map(|(name, declared)| (name, Arc::new(declared)));
+    let types = Arc::new(DeclaredTypes::new(types).with_keywords_as_fields().with_sizes_of_selected_keys());
+    let mut builder = dialect.builder();
+    for (name, of) in types.variables() {
+        builder = builder.variable(name, of.clone());
+    }
+    let env = builder.types(types.clone()).build()?;
+    Ok(Environment { env, hints: types, result, limits })
+}
+
+/// An environment whose variables all have the type of a schema.
+fn with_schema(
+    dialect: Dialect,
+    schema: &TypedSchema,
+    variables: &[&'static str],
+    result: ResultRule,
+    limits: ExpressionLimits,
+) -> Result<Environment, EnvError> {
+    let roots = variables.iter().map(|variable| (*variable, schema.declared().clone()));
+    let types = Arc::new(DeclaredTypes::new(roots).with_keywords_as_fields());
+    let mut builder = dialect.builder();
+    for variable in variables {
+        builder = builder.variable(variable, schema.declared().cel_type.clone());
+    }
+    let env = builder.types(types.clone()).build()?;
+    Ok(Environment { env, hints: types, result, limits })
+}
+
+/// Shows the fields that an object has.
+fn visit_fields<'v>(
+    object: &'v dyn HostObject,
+    fields: &[&'v str],
+    visit: &mut dyn FnMut(&'v str, Value<'v>) -> ControlFlow<()>,
+) {
+    for field in fields {
+        if let Some(value) = object.get(field)
+            && visit(field, value).is_break()
+        {
+            return;
+        }
+    }
+}

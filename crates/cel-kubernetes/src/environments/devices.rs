@@ -1,0 +1,40 @@
+//! `DeviceConstraint.cel`: sees a set of devices, says whether they may be allocated together (KEP-5254).
+
+use cel::env::EnvError;
+use cel::program::Activation;
+use cel::value::{HostList, List, Value};
+
+use super::Dialect;
+use super::device::{self, Device};
+use crate::compile::Environment;
+use crate::declared::Declared;
+
+const VARIABLE: &str = "devices";
+
+/// How many devices a claim allocates at most.
+const DEVICES_MAX: u64 = 32;
+
+/// The environment of device constraints.
+pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
+    device::with_bindings(dialect, VARIABLE, Declared::list(device::declared(), DEVICES_MAX))
+}
+
+/// A set of devices, as constraints see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Devices<'d>(pub &'d [&'d Device]);
+
+impl HostList for Devices<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, index: usize) -> Option<Value<'_>> {
+        self.0.get(index).map(|device| Value::Object(*device))
+    }
+}
+
+impl Activation for Devices<'_> {
+    fn resolve(&self, name: &str) -> Option<Value<'_>> {
+        (name == VARIABLE).then_some(Value::List(List::Host(self)))
+    }
+}

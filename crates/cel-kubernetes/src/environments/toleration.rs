@@ -1,0 +1,69 @@
+//! `Toleration.expression`: sees one taint, says whether it is tolerated (KEP-5500).
+
+use std::ops::ControlFlow;
+
+use cel::env::EnvError;
+use cel::program::Activation;
+use cel::syntax::ast::Name;
+use cel::types::Type;
+use cel::value::{HostObject, Timestamp, Value};
+
+use super::Dialect;
+use crate::compile::{Environment, ExpressionLimits, ResultRule};
+use crate::declared::Declared;
+
+const TYPE_NAME: &str = "kubernetes.Taint";
+const VARIABLE: &str = "taint";
+
+/// The environment of toleration expressions.
+pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
+    let declared = Declared::object(
+        TYPE_NAME,
+        [
+            (Name::from_static("key"), Declared::string(317)),
+            (Name::from_static("value"), Declared::string(63)),
+            (Name::from_static("effect"), Declared::string(16)),
+            (Name::from_static("timeAdded"), Declared::scalar(Type::Timestamp, 0, 12)),
+        ],
+    );
+    super::with_variables(dialect, [(VARIABLE, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
+}
+
+/// A taint, as toleration expressions see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Taint<'t> {
+    /// The taint's key.
+    pub key: &'t str,
+    /// The taint's value.
+    pub value: &'t str,
+    /// The taint's effect.
+    pub effect: &'t str,
+    /// When the taint was added; absent for most taints.
+    pub time_added: Option<Timestamp>,
+}
+
+impl Activation for Taint<'_> {
+    fn resolve(&self, name: &str) -> Option<Value<'_>> {
+        (name == VARIABLE).then_some(Value::Object(self))
+    }
+}
+
+impl HostObject for Taint<'_> {
+    fn type_name(&self) -> &str {
+        TYPE_NAME
+    }
+
+    fn get(&self, field: &str) -> Option<Value<'_>> {
+        match field {
+            "key" => Some(Value::str(self.key)),
+            "value" => Some(Value::str(self.value)),
+            "effect" => Some(Value::str(self.effect)),
+            "timeAdded" => self.time_added.map(Value::Timestamp),
+            _ => None,
+        }
+    }
+
+    fn for_each<'v>(&'v self, visit: &mut dyn FnMut(&'v str, Value<'v>) -> ControlFlow<()>) {
+        super::visit_fields(self, &["key", "value", "effect", "timeAdded"], visit);
+    }
+}
