@@ -21,26 +21,26 @@ mod engine;
 mod error;
 mod hir;
 mod parser;
+mod program;
 mod replace;
 mod tree;
 mod unicode;
+mod weight;
 
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Range;
 use std::sync::Arc;
 
-use regex_automata::util::captures;
-
 pub use error::{Error, ErrorKind};
 pub use replace::ReplaceError;
 
-use engine::{Engines, TooLarge};
+use engine::{Engine, Engines, Slots, TooLarge};
 
 /// A checked pattern, ready to search with. Clones share their automata.
 ///
-/// Searches fail only when the automaton would become too large, with an error of kind [`ErrorKind::TooLarge`].
-/// The same pattern then fails on every text.
+/// Searches fail only when there are absurdly many groups or repeated characters, with an error of kind
+/// [`ErrorKind::TooLarge`]. The same pattern then fails on every text.
 #[derive(Clone)]
 pub struct Regex {
     inner: Arc<Inner>,
@@ -80,26 +80,26 @@ impl Regex {
 
     /// The bytes of the leftmost match; among those that start there, the one that a backtracking search finds first.
     pub fn find(&self, text: &str) -> Result<Option<Range<usize>>, Error> {
-        let found = self.inner.engines.find_at(text, 0).map_err(|TooLarge| self.too_large())?;
-        Ok(found.map(|found| found.range()))
+        let engine = self.inner.engines.finder().map_err(|TooLarge| self.too_large())?;
+        Ok(engine.find_at(text, 0).map(|(start, end)| start..end))
     }
 
     /// All matches that do not overlap. An empty match right behind the previous match does not count.
     pub fn find_iter<'t>(&self, text: &'t str) -> Result<FindIter<'_, 't>, Error> {
-        self.inner.engines.finder().map_err(|TooLarge| self.too_large())?;
-        Ok(FindIter { regex: self, text, position: Position::default() })
+        let engine = self.inner.engines.finder().map_err(|TooLarge| self.too_large())?;
+        Ok(FindIter { engine, text, position: Position::default() })
     }
 
     /// The groups of the leftmost match.
     pub fn captures<'t>(&self, text: &'t str) -> Result<Option<Captures<'t>>, Error> {
-        let found = self.inner.engines.captures_at(text, 0).map_err(|TooLarge| self.too_large())?;
-        Ok(found.map(|groups| Captures { text, groups }))
+        let engine = self.inner.engines.capturer().map_err(|TooLarge| self.too_large())?;
+        Ok(engine.captures_at(text, 0).map(|slots| Captures { text, slots }))
     }
 
     /// The groups of all matches that do not overlap. An empty match right behind the previous match does not count.
     pub fn captures_iter<'t>(&self, text: &'t str) -> Result<CapturesIter<'_, 't>, Error> {
-        self.inner.engines.capturer().map_err(|TooLarge| self.too_large())?;
-        Ok(CapturesIter { regex: self, text, position: Position::default() })
+        let engine = self.inner.engines.capturer().map_err(|TooLarge| self.too_large())?;
+        Ok(CapturesIter { engine, text, position: Position::default() })
     }
 
     fn too_large(&self) -> Error {
@@ -123,18 +123,19 @@ impl fmt::Display for Regex {
 #[derive(Clone, Debug)]
 pub struct Captures<'t> {
     text: &'t str,
-    groups: captures::Captures,
+    slots: Slots,
 }
 
 impl<'t> Captures<'t> {
     /// The bytes of the whole match.
     pub fn range(&self) -> Range<usize> {
-        self.groups.get_group(0).map_or(0..0, |span| span.range())
+        self.group_range(0).unwrap_or_default()
     }
 
     /// The bytes of a group; 0 is the whole match. `None` when the group took no part in the match, or does not exist.
     pub fn group_range(&self, index: usize) -> Option<Range<usize>> {
-        Some(self.groups.get_group(index)?.range())
+        let start = index.checked_mul(2)?;
+        Some((*self.slots.get(start)?)?..(*self.slots.get(start.checked_add(1)?)?)?)
     }
 
     /// The text of a group; 0 is the whole match. `None` when the group took no part in the match, or does not exist.
@@ -146,7 +147,7 @@ impl<'t> Captures<'t> {
 /// The iterator of [`Regex::find_iter`].
 #[derive(Clone, Debug)]
 pub struct FindIter<'r, 't> {
-    regex: &'r Regex,
+    engine: &'r Engine,
     text: &'t str,
     position: Position,
 }
@@ -156,9 +157,9 @@ impl Iterator for FindIter<'_, '_> {
 
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
-            let found = self.regex.inner.engines.find_at(self.text, self.position.next).ok()??.range();
-            if self.position.advance(self.text, &found) {
-                return Some(found);
+            let (start, end) = self.engine.find_at(self.text, self.position.next)?;
+            if self.position.advance(self.text, start, end) {
+                return Some(start..end);
             }
         }
     }
@@ -169,7 +170,7 @@ impl FusedIterator for FindIter<'_, '_> {}
 /// The iterator of [`Regex::captures_iter`].
 #[derive(Clone, Debug)]
 pub struct CapturesIter<'r, 't> {
-    regex: &'r Regex,
+    engine: &'r Engine,
     text: &'t str,
     position: Position,
 }
@@ -179,9 +180,10 @@ impl<'t> Iterator for CapturesIter<'_, 't> {
 
     fn next(&mut self) -> Option<Captures<'t>> {
         loop {
-            let groups = self.regex.inner.engines.captures_at(self.text, self.position.next).ok()??;
-            let captures = Captures { text: self.text, groups };
-            if self.position.advance(self.text, &captures.range()) {
+            let slots = self.engine.captures_at(self.text, self.position.next)?;
+            let captures = Captures { text: self.text, slots };
+            let Range { start, end } = captures.range();
+            if self.position.advance(self.text, start, end) {
                 return Some(captures);
             }
         }
@@ -198,15 +200,15 @@ struct Position {
 }
 
 impl Position {
-    /// Moves behind a match, and says whether it counts.
-    fn advance(&mut self, text: &str, found: &Range<usize>) -> bool {
-        let counts = !found.is_empty() || self.last_end != Some(found.start);
-        self.last_end = Some(found.end);
-        self.next = found.end;
-        if found.is_empty() {
+    /// Moves behind the match from `start` to `end`, and says whether it counts.
+    fn advance(&mut self, text: &str, start: usize, end: usize) -> bool {
+        let counts = start < end || self.last_end != Some(start);
+        self.last_end = Some(end);
+        self.next = end;
+        if start == end {
             // One character on; behind the end of the text there is nothing to find.
-            let rest = text.get(found.end..).and_then(|rest| rest.chars().next());
-            self.next = found.end.saturating_add(rest.map_or(1, char::len_utf8));
+            let c = text.get(end..).and_then(|rest| rest.chars().next());
+            self.next = end.saturating_add(c.map_or(1, char::len_utf8));
         }
         counts
     }

@@ -31,7 +31,6 @@ const RECURSION_MAX: usize = 250;
 
 /// What is allowed in an expression's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Options {
     /// `a.?b`, `a[?b]`, `[?a]`, `{?a: b}`.
     pub optional_syntax: bool,

@@ -112,7 +112,7 @@ fn common_pattern() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn any_text_is_a_pattern_or_an_error(pattern in ".{0,40}") {
@@ -128,6 +128,21 @@ proptest! {
             let found = regex.find(&text).unwrap();
             prop_assert_eq!(regex.is_match(&text).unwrap(), found.is_some());
             prop_assert_eq!(regex.captures(&text).unwrap().map(|captures| captures.range()), found);
+        }
+    }
+
+    #[test]
+    fn large_patterns_match_as_small_ones_do(pattern in common_pattern(), text in "[abcAB1é. \n-]{0,12}") {
+        let small = Regex::new(&pattern).unwrap();
+        // The alternative never matches, but is too large for automata.
+        let large = Regex::new(&format!(r"(?:{pattern})|[^\x00-\x{{10FFFF}}][^a]{{500}}")).unwrap();
+        prop_assert_eq!(small.is_match(&text).unwrap(), large.is_match(&text).unwrap());
+        let found: Vec<_> = small.find_iter(&text).unwrap().collect();
+        prop_assert_eq!(found, large.find_iter(&text).unwrap().collect::<Vec<_>>());
+        for (small, large) in small.captures_iter(&text).unwrap().zip(large.captures_iter(&text).unwrap()) {
+            for index in 0..=50 {
+                prop_assert_eq!(small.group_range(index), large.group_range(index));
+            }
         }
     }
 

@@ -36,9 +36,7 @@ fn cases(text: &str) -> Vec<Case> {
 }
 
 fn options() -> Options {
-    let mut options = Options::default();
-    options.optional_syntax = true;
-    options
+    Options { optional_syntax: true, ..Options::default() }
 }
 
 #[test]
@@ -62,8 +60,7 @@ fn issues_equal_those_of_the_reference() {
 fn what_the_reference_parses_is_parsed_and_survives_unparsing() {
     let cases = cases(include_str!("data/syntax/parsed.jsonl"));
     assert!(cases.len() > 3000);
-    let mut options = options();
-    options.keep_macro_calls = true;
+    let options = Options { keep_macro_calls: true, ..options() };
     for case in &cases {
         let ast = match parse(&Source::new(&case.expression), &case.macros, &options) {
             Ok(ast) => ast,

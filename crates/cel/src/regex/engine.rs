@@ -1,49 +1,56 @@
-//! The automata behind a pattern, each built when it is first needed.
+//! The engines behind a pattern, each built when it is first needed.
 //!
-//! A yes or no comes from a small DFA, which needs neither scratch space nor locks; where that would grow too large, and
-//! for positions, `regex-automata`'s own choice of engines is used. All of them take time linear in the text.
+//! A yes or no comes from a small DFA, which needs neither scratch space nor locks. Where that would grow too large, and
+//! for positions, `regex-automata` chooses among its engines; what is too large or too deep for these runs as a [`Program`].
+//! So what is built takes milliseconds at most, whatever the pattern, and all searches take time linear in the text.
 
 use std::sync::OnceLock;
 
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
-use regex_automata::util::captures::Captures;
-use regex_automata::{Input, Match, meta};
-use regex_syntax::hir::Hir;
+use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::{Input, meta};
 
 use super::hir;
 use super::parser::Parsed;
+use super::program::Program;
 use super::tree::NodeKind;
+use super::weight::weight;
 
-/// The memory of an NFA. Far above what patterns use: even `\pL{1000}` stays below.
-const NFA_SIZE_MAX: usize = 64 << 20;
-
-/// The states of an NFA from which a DFA is tried, and the memory of that DFA: built in at most a millisecond or two.
-const DFA_NFA_STATES_MAX: usize = 256;
+/// The weight up to which a DFA is tried, and the memory of it.
+const DFA_WEIGHT_MAX: u64 = 256;
 const DFA_SIZE_MAX: usize = 128 << 10;
 
-/// The positions that a search for groups may have to remember: states times groups.
-const SLOTS_MAX: usize = 8 << 20;
+/// The weight up to which automata are built, and the memory that they cannot reach then.
+const AUTOMATA_WEIGHT_MAX: u64 = 4000;
+const NFA_SIZE_MAX: usize = 10 << 20;
 
-/// The levels of nesting that are safe to recurse into on any thread's stack.
-const HEIGHT_MAX_ON_STACK: u32 = 100;
+/// Some engines set aside room for all groups at every state.
+const AUTOMATA_GROUPS_MAX: usize = 32;
 
-/// A stack for the deepest nesting that the parser lets through.
-const DEEP_STACK_SIZE: usize = 64 << 20;
+/// The levels of nesting up to which automata are built: that recurses, and must be safe on any thread's stack.
+const AUTOMATA_HEIGHT_MAX: u32 = 100;
 
-/// An engine could not be built within the limits.
+/// No engine fits into its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TooLarge;
+
+/// Start and end of a match, followed by those of its groups, as far as they took part.
+pub(super) type Slots = Vec<Option<usize>>;
 
 pub(super) struct Engines {
     parsed: Parsed,
     /// `None` where `finder` is the better choice.
-    matcher: OnceLock<Option<Matcher>>,
-    finder: OnceLock<Result<meta::Regex, TooLarge>>,
-    capturer: OnceLock<Result<meta::Regex, TooLarge>>,
+    matcher: OnceLock<Option<dense::DFA<Vec<u32>>>>,
+    finder: OnceLock<Result<Engine, TooLarge>>,
+    capturer: OnceLock<Result<Engine, TooLarge>>,
 }
 
-type Matcher = dense::DFA<Vec<u32>>;
+#[derive(Debug)]
+pub(super) enum Engine {
+    Automata(meta::Regex),
+    Program(Program),
+}
 
 impl Engines {
     pub(super) fn new(parsed: Parsed) -> Self {
@@ -62,90 +69,91 @@ impl Engines {
                 return Ok(found.is_some());
             }
         }
-        Ok(self.finder()?.is_match(text))
+        Ok(match self.finder()? {
+            Engine::Automata(automata) => automata.is_match(text),
+            Engine::Program(program) => program.is_match(text),
+        })
     }
 
-    /// The leftmost match that starts at `start` or later.
-    pub(super) fn find_at(&self, text: &str, start: usize) -> Result<Option<Match>, TooLarge> {
-        let finder = self.finder()?;
-        Ok(if start <= text.len() { finder.find(Input::new(text).range(start..)) } else { None })
+    /// The engine for the position of a match.
+    pub(super) fn finder(&self) -> Result<&Engine, TooLarge> {
+        self.finder.get_or_init(|| self.build(0)).as_ref().map_err(|error| *error)
     }
 
-    /// The groups of the leftmost match that starts at `start` or later.
-    pub(super) fn captures_at(&self, text: &str, start: usize) -> Result<Option<Captures>, TooLarge> {
-        let capturer = self.capturer()?;
-        if start > text.len() {
-            return Ok(None);
-        }
-        let mut captures = capturer.create_captures();
-        capturer.captures(Input::new(text).range(start..), &mut captures);
-        Ok(captures.is_match().then_some(captures))
-    }
-
-    pub(super) fn finder(&self) -> Result<&meta::Regex, TooLarge> {
-        let build = || self.with_stack(|| build_meta(&self.hir(false), WhichCaptures::Implicit));
-        self.finder.get_or_init(build).as_ref().map_err(|error| *error)
-    }
-
-    pub(super) fn capturer(&self) -> Result<&meta::Regex, TooLarge> {
-        let build = || {
-            self.with_stack(|| {
-                let hir = self.hir(true);
-                let states = build_nfa(&hir, WhichCaptures::All)?.states().len();
-                let slots = self.parsed.group_names.len().saturating_add(1).saturating_mul(2);
-                if states.saturating_mul(slots) > SLOTS_MAX {
-                    return Err(TooLarge);
-                }
-                build_meta(&hir, WhichCaptures::All)
-            })
-        };
+    /// The engine for the groups of a match.
+    pub(super) fn capturer(&self) -> Result<&Engine, TooLarge> {
+        let build = || self.build(self.parsed.group_names.len());
         self.capturer.get_or_init(build).as_ref().map_err(|error| *error)
     }
 
-    fn build_matcher(&self) -> Option<Matcher> {
-        let root = self.parsed.tree.get(self.parsed.root)?;
+    fn build_matcher(&self) -> Option<dense::DFA<Vec<u32>>> {
+        let Parsed { tree, root, .. } = &self.parsed;
         // Nothing finds a plain text faster than a search for that text.
-        let plain = matches!(root.kind, NodeKind::Literal { fold: false, .. });
-        if plain || root.size > DFA_NFA_STATES_MAX as u64 {
+        let plain = matches!(tree.get(*root)?.kind, NodeKind::Literal { fold: false, .. });
+        if plain || !self.suits_automata(DFA_WEIGHT_MAX) {
             return None;
         }
-        let build = || {
-            let nfa = build_nfa(&self.hir(false), WhichCaptures::None)?;
-            if nfa.states().len() > DFA_NFA_STATES_MAX {
-                return Err(TooLarge);
-            }
-            let config = dense::Config::new()
-                .start_kind(StartKind::Unanchored)
-                .determinize_size_limit(Some(DFA_SIZE_MAX))
-                .dfa_size_limit(Some(DFA_SIZE_MAX));
-            dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| TooLarge)
-        };
-        self.with_stack(build).ok()
+        let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(NFA_SIZE_MAX));
+        let nfa = NFA::compiler().configure(config).build_from_hir(&hir::build(tree, *root, false)).ok()?;
+        let config = dense::Config::new()
+            .start_kind(StartKind::Unanchored)
+            .determinize_size_limit(Some(DFA_SIZE_MAX))
+            .dfa_size_limit(Some(DFA_SIZE_MAX));
+        dense::Builder::new().configure(config).build_from_nfa(&nfa).ok()
     }
 
-    fn hir(&self, captures: bool) -> Hir {
-        hir::build(&self.parsed.tree, self.parsed.root, captures)
+    fn build(&self, groups: usize) -> Result<Engine, TooLarge> {
+        let automata = self.build_automata(groups).map(Engine::Automata);
+        let program = || Program::compile(&self.parsed.tree, self.parsed.root, groups).map(Engine::Program);
+        automata.or_else(program).ok_or(TooLarge)
     }
 
-    /// Runs `build`, which recurses as deeply as the pattern nests, where the stack suffices.
-    fn with_stack<T: Send>(&self, build: impl FnOnce() -> Result<T, TooLarge> + Send) -> Result<T, TooLarge> {
-        let height = self.parsed.tree.get(self.parsed.root).map_or(0, |node| node.height);
-        if height <= HEIGHT_MAX_ON_STACK {
-            return build();
+    fn build_automata(&self, groups: usize) -> Option<meta::Regex> {
+        if groups > AUTOMATA_GROUPS_MAX || !self.suits_automata(AUTOMATA_WEIGHT_MAX) {
+            return None;
         }
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(DEEP_STACK_SIZE).spawn_scoped(scope, build);
-            thread.map_err(|_| TooLarge)?.join().map_err(|_| TooLarge)?
-        })
+        let captures = if groups == 0 { WhichCaptures::Implicit } else { WhichCaptures::All };
+        let config = meta::Config::new().which_captures(captures).nfa_size_limit(Some(NFA_SIZE_MAX));
+        let hir = hir::build(&self.parsed.tree, self.parsed.root, groups > 0);
+        meta::Builder::new().configure(config).build_from_hir(&hir).ok()
+    }
+
+    fn suits_automata(&self, weight_max: u64) -> bool {
+        let Parsed { tree, root, .. } = &self.parsed;
+        tree.get(*root).is_some_and(|node| node.height <= AUTOMATA_HEIGHT_MAX) && weight(tree, *root) <= weight_max
     }
 }
 
-fn build_nfa(hir: &Hir, captures: WhichCaptures) -> Result<NFA, TooLarge> {
-    let config = thompson::Config::new().which_captures(captures).nfa_size_limit(Some(NFA_SIZE_MAX));
-    NFA::compiler().configure(config).build_from_hir(hir).map_err(|_| TooLarge)
-}
+impl Engine {
+    /// The leftmost match that starts at `start` or later.
+    pub(super) fn find_at(&self, text: &str, start: usize) -> Option<(usize, usize)> {
+        if start > text.len() {
+            return None;
+        }
+        match self {
+            Self::Automata(automata) => {
+                let found = automata.find(Input::new(text).range(start..))?;
+                Some((found.start(), found.end()))
+            }
+            Self::Program(program) => {
+                let slots = program.search(text, start)?;
+                Some(((*slots.first()?)?, (*slots.get(1)?)?))
+            }
+        }
+    }
 
-fn build_meta(hir: &Hir, captures: WhichCaptures) -> Result<meta::Regex, TooLarge> {
-    let config = meta::Config::new().which_captures(captures).nfa_size_limit(Some(NFA_SIZE_MAX));
-    meta::Builder::new().configure(config).build_from_hir(hir).map_err(|_| TooLarge)
+    /// The groups of the leftmost match that starts at `start` or later.
+    pub(super) fn captures_at(&self, text: &str, start: usize) -> Option<Slots> {
+        if start > text.len() {
+            return None;
+        }
+        match self {
+            Self::Automata(automata) => {
+                let mut slots = vec![None; automata.group_info().slot_len()];
+                automata.search_slots(&Input::new(text).range(start..), &mut slots)?;
+                Some(slots.into_iter().map(|slot| slot.map(NonMaxUsize::get)).collect())
+            }
+            Self::Program(program) => program.search(text, start),
+        }
+    }
 }

@@ -3,13 +3,14 @@
 use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Repetition};
 
 use super::tree::{ClassItem, NodeId, NodeKind, Tree};
-use super::unicode;
+use super::unicode::{self, Properties};
 
 /// Translates the node `root`. Without `captures`, groups only group.
 ///
 /// Groups keep their numbers but not their names: Go allows the same name twice, the engines do not.
 pub(super) fn build(tree: &Tree, root: NodeId, captures: bool) -> Hir {
     // Children stand before their parents, so that one pass without recursion finds all children ready.
+    let mut properties = Properties::default();
     let mut ready: Vec<Option<Hir>> = Vec::with_capacity(tree.nodes.len());
     for node in &tree.nodes {
         let mut take = |id: NodeId| ready.get_mut(id).and_then(Option::take).unwrap_or_else(Hir::fail);
@@ -19,16 +20,17 @@ pub(super) fn build(tree: &Tree, root: NodeId, captures: bool) -> Hir {
             NodeKind::Never => Some(Hir::fail()),
             NodeKind::Literal { start, end, fold } => {
                 let text = tree.literals.get(start..end).unwrap_or_default();
-                Some(if fold { Hir::concat(text.chars().map(folded).collect()) } else { Hir::literal(text.as_bytes()) })
+                Some(if fold {
+                    Hir::concat(text.chars().map(|c| Hir::class(Class::Unicode(fold_character(c)))).collect())
+                } else {
+                    Hir::literal(text.as_bytes())
+                })
             }
             NodeKind::AnyChar => Some(Hir::dot(Dot::AnyChar)),
             NodeKind::AnyCharNotNewline => Some(Hir::dot(Dot::AnyCharExceptLF)),
             NodeKind::Class { start, end, negated, fold } => {
-                let mut class = class(tree.items.get(start..end).unwrap_or_default(), fold);
-                if negated {
-                    unicode::negate(&mut class);
-                }
-                Some(Hir::class(Class::Unicode(class)))
+                let items = tree.items.get(start..end).unwrap_or_default();
+                Some(Hir::class(Class::Unicode(class(items, negated, fold, &mut properties))))
             }
             NodeKind::Look(look) => Some(Hir::look(look)),
             NodeKind::Repeat { sub, min, max, greedy } => {
@@ -47,8 +49,8 @@ pub(super) fn build(tree: &Tree, root: NodeId, captures: bool) -> Hir {
 }
 
 /// A character in either case.
-fn folded(c: char) -> Hir {
-    Hir::class(Class::Unicode(fold_if(ClassUnicode::new([ClassUnicodeRange::new(c, c)]), true)))
+pub(super) fn fold_character(c: char) -> ClassUnicode {
+    fold_if(ClassUnicode::new([ClassUnicodeRange::new(c, c)]), true)
 }
 
 fn fold_if(mut class: ClassUnicode, fold: bool) -> ClassUnicode {
@@ -58,7 +60,8 @@ fn fold_if(mut class: ClassUnicode, fold: bool) -> ClassUnicode {
     class
 }
 
-fn class(items: &[ClassItem], fold: bool) -> ClassUnicode {
+/// The characters of a class.
+pub(super) fn class(items: &[ClassItem], negated: bool, fold: bool, properties: &mut Properties) -> ClassUnicode {
     let mut class = ClassUnicode::empty();
     for item in items {
         // Fold before negating: `(?i)\W` has neither `s` nor `ſ`.
@@ -68,12 +71,15 @@ fn class(items: &[ClassItem], fold: bool) -> ClassUnicode {
                 let ranges = ranges.iter().map(|&(low, high)| ClassUnicodeRange::new(low.into(), high.into()));
                 (fold_if(ClassUnicode::new(ranges), fold), negated)
             }
-            ClassItem::Unicode { property, negated } => (unicode::property_class(property, fold), negated),
+            ClassItem::Unicode { property, negated } => (properties.class(property, fold), negated),
         };
         if negated {
             unicode::negate(&mut part);
         }
         class.union(&part);
+    }
+    if negated {
+        unicode::negate(&mut class);
     }
     class
 }

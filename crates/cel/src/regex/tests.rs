@@ -68,23 +68,48 @@ fn size_is_limited_as_in_go() {
 }
 
 #[test]
-fn an_automaton_beyond_all_bounds_is_an_error() {
-    let pattern = r"(?:\pL\pN\pS){330}|\pL{1000}\pL{1000}\pL{1000}\pL{1000}\pL{1000}";
-    let regex = Regex::new(pattern).unwrap();
+fn what_is_too_large_for_automata_matches_still() {
+    for (pattern, text) in [
+        (r"^\pL{1000}$", "aé日語".repeat(250)),
+        (r"(?i)^\p{Lu}{999}\PL$", "aé".repeat(499) + "A1"),
+        (r"^(?:\pL\pN\pS?){333}$", "é٣".repeat(333)),
+        (r"(?s)^.{1000}\z", "\n日".repeat(500)),
+        (r"^(?:[^a]{10}|b){100}", "é".repeat(999) + "bx"),
+    ] {
+        let regex = Regex::new(pattern).unwrap();
+        assert!(regex.is_match(&text).unwrap(), "{pattern}");
+        assert!(regex.find(&text).unwrap().is_some(), "{pattern}");
+        assert!(regex.captures(&text).unwrap().is_some(), "{pattern}");
+        let shorter: String = text.chars().skip(2).collect();
+        assert!(!regex.is_match(&shorter).unwrap(), "{pattern}");
+    }
+    let all: Vec<_> = Regex::new(r"\pL{2,1000}?").unwrap().find_iter("abcde").unwrap().collect();
+    assert_eq!(all, [0..2, 2..4]);
+}
+
+#[test]
+fn what_is_too_large_for_all_engines_is_an_error() {
+    let pattern = format!("(?:{}){{1000}}", "x".repeat(5000));
+    let regex = Regex::new(&pattern).unwrap();
     let error = format!("error parsing regexp: expression too large: `{pattern}`");
     assert_eq!(regex.is_match("a").unwrap_err().to_string(), error);
     assert_eq!(regex.find("a").unwrap_err().to_string(), error);
     assert_eq!(regex.find_iter("a").unwrap_err().to_string(), error);
+
+    let regex = Regex::new(&"(a)".repeat(5000)).unwrap();
+    assert!(!regex.is_match("b").unwrap());
+    assert_eq!(regex.captures("a").unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(regex.captures_iter("a").unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
 #[test]
-fn groups_times_states_are_bounded() {
-    let regex = Regex::new(&"()".repeat(10_000)).unwrap();
-    assert!(regex.is_match("a").unwrap());
-    assert_eq!(regex.find("a").unwrap(), Some(0..0));
-    assert_eq!(regex.captures("a").unwrap_err().kind(), ErrorKind::TooLarge);
-    assert_eq!(regex.captures_iter("a").unwrap_err().kind(), ErrorKind::TooLarge);
-    assert!(Regex::new(&"(a)".repeat(300)).unwrap().captures(&"a".repeat(300)).unwrap().is_some());
+fn many_groups_are_captured() {
+    let regex = Regex::new(&"(a)()".repeat(100)).unwrap();
+    let text = "a".repeat(101);
+    let captures = regex.captures(&text).unwrap().unwrap();
+    assert_eq!(captures.group_range(199), Some(99..100));
+    assert_eq!(captures.group_range(200), Some(100..100));
+    assert_eq!(captures.group_range(201), None);
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(super) enum NodeKind {
 }
 
 /// One element of a bracket expression, or a class escape on its own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ClassItem {
     /// From, to; both inclusive, surrogates included.
     Range(u32, u32),

@@ -7,7 +7,7 @@
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 /// A set named by `\p{…}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Property {
     Any,
     Ascii,
@@ -79,8 +79,26 @@ pub(super) fn property(name: &str) -> Option<Property> {
     SCRIPTS.split(' ').find(|script| is(script)).map(Property::Script)
 }
 
+/// Properties already looked up, since a pattern may name the same one a thousand times.
+#[derive(Default)]
+pub(super) struct Properties {
+    known: Vec<(Property, bool, ClassUnicode)>,
+}
+
+impl Properties {
+    /// The code points of a property, with those of the other letter case when `fold` is set.
+    pub(super) fn class(&mut self, property: Property, fold: bool) -> ClassUnicode {
+        if let Some((.., class)) = self.known.iter().find(|known| (known.0, known.1) == (property, fold)) {
+            return class.clone();
+        }
+        let class = property_class(property, fold);
+        self.known.push((property, fold, class.clone()));
+        class
+    }
+}
+
 /// The code points of a property, with those of the other letter case when `fold` is set.
-pub(super) fn property_class(property: Property, fold: bool) -> ClassUnicode {
+fn property_class(property: Property, fold: bool) -> ClassUnicode {
     let (mut class, folds) = match property {
         Property::Any => return ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)]),
         Property::Ascii => (ClassUnicode::new([ClassUnicodeRange::new('\0', '\x7f')]), true),

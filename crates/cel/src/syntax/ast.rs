@@ -318,9 +318,11 @@ pub struct Ast {
 }
 
 impl Ast {
-    /// A tree with one node, `null`, to which others are added.
+    /// A tree without nodes; the first one that is added is its root until another is set.
     pub fn new(source: Source) -> Self {
-        Ast { source, nodes: Vec::with_capacity(16), root: ExprId(0), macro_calls: HashMap::new() }
+        // Most expressions have three bytes of text or more for each node, macros included.
+        let nodes = (source.text().len() / 3).clamp(8, 64);
+        Ast { source, nodes: Vec::with_capacity(nodes), root: ExprId(0), macro_calls: HashMap::new() }
     }
 
     /// Adds a node.

@@ -41,6 +41,8 @@ pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> 
         nesting_max: options.recursion_limit(),
         height: 0,
         terms: Vec::new(),
+        names: [const { None }; NAMES_KEPT],
+        names_next: 0,
     };
     let root = parser.expr()?;
     if parser.token.kind != Kind::Eof || parser.height > options.recursion_limit() {
@@ -64,7 +66,12 @@ struct Parser<'a> {
     height: usize,
     /// The terms of the logical chains that are open.
     terms: Vec<Term>,
+    /// Names seen lately, because most occur again.
+    names: [Option<(&'a str, Name)>; NAMES_KEPT],
+    names_next: usize,
 }
+
+const NAMES_KEPT: usize = 8;
 
 /// How strongly a binary operator below `&&` binds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,6 +114,20 @@ impl<'a> Parser<'a> {
 
     fn expect(&mut self, kind: Kind) -> Parsed<Token> {
         self.accept(kind).ok_or(Bail)
+    }
+
+    fn name(&mut self, text: &'a str) -> Name {
+        for (known, name) in self.names.iter().flatten() {
+            if *known == text {
+                return name.clone();
+            }
+        }
+        let name = Name::from(text);
+        if let Some(slot) = self.names.get_mut(self.names_next % NAMES_KEPT) {
+            *slot = Some((text, name.clone()));
+            self.names_next += 1;
+        }
+        name
     }
 
     /// `?` in front of an element, where the options allow it.
@@ -286,7 +307,7 @@ impl<'a> Parser<'a> {
                 Ok((self.builder.call_or_macro(field, call)?, false))
             }
             _ => {
-                let kind = ExprKind::Select { operand, field: field.into(), test_only: false };
+                let kind = ExprKind::Select { operand, field: self.name(field), test_only: false };
                 Ok((self.add(kind, dot.start, start), is_name && is_plain))
             }
         }
@@ -348,15 +369,14 @@ impl<'a> Parser<'a> {
         if is_reserved(text) {
             return Err(Bail);
         }
-        let dotted = if leading_dot { format!(".{text}") } else { String::new() };
-        let name = if leading_dot { dotted.as_str() } else { text };
+        let name = if leading_dot { Name::from(format!(".{text}")) } else { self.name(text) };
         if self.token.kind == Kind::LeftParen {
             let open = self.advance();
             let args = self.arguments()?;
             let call = WrittenCall { position: open.start, span: self.span_from(start), target: None, args };
-            return Ok((self.builder.call_or_macro(name, call)?, false));
+            return Ok((self.builder.operator_or_macro(name, call)?, false));
         }
-        Ok((self.add(ExprKind::Ident(name.into()), token.start, start), true))
+        Ok((self.add(ExprKind::Ident(name), token.start, start), true))
     }
 
     fn list(&mut self) -> Parsed<ExprId> {
