@@ -4,16 +4,36 @@
 //! what it wants. Identifiers, signatures, prices and texts of errors are cel-go's. Where cel-go itself has no price for a
 //! function but Kubernetes' cost estimator has one, the entry holds Kubernetes' price, which goes by the function's name.
 //!
-//! Macros are not functions: they come from [`syntax`](crate::syntax).
+//! A library also brings its macros, most of which stand in [`syntax::macros`](crate::syntax::macros), and validators.
 
+mod bindings;
+mod comprehensions;
+mod encoders;
+mod lists;
+mod math;
+mod optionals;
 mod price;
+mod regex;
+mod sets;
 mod standard;
+mod strings;
+#[cfg(test)]
+mod testing;
 
+pub use bindings::bindings;
+pub use comprehensions::two_variable_comprehensions;
+pub use encoders::encoders;
+pub use lists::lists;
+pub use math::math;
+pub use optionals::optionals;
+pub use regex::regex;
+pub use sets::sets;
 pub use standard::standard;
+pub use strings::strings;
 
 use crate::cost::Price;
 use crate::env::{Call, LibraryVersion, NativeFunction, Overload, PlanTime};
-use crate::value::{EvalError, Value};
+use crate::value::{EvalError, List, Value};
 
 /// An overload with code of its own.
 const fn native(id: &'static str, signature: &'static str, price: Price, call: NativeFunction) -> Overload {
@@ -28,6 +48,11 @@ const fn shared(id: &'static str, signature: &'static str, price: Price) -> Over
 /// An overload that the evaluator knows.
 const fn builtin(id: &'static str, signature: &'static str, price: Price) -> Overload {
     Overload { id, signature, since: LibraryVersion(0), price, call: Call::Builtin, plan_time: PlanTime::Nothing }
+}
+
+/// The same overload, from a later version of the library on.
+const fn since(version: u32, overload: Overload) -> Overload {
+    Overload { since: LibraryVersion(version), ..overload }
 }
 
 /// How many overloads there are in all parts.
@@ -67,4 +92,20 @@ fn unexpected() -> EvalError {
 /// The string that an operand is.
 fn text<'o>(operands: &'o [Value<'_>], operand: usize) -> Result<&'o str, EvalError> {
     operands.get(operand).and_then(Value::as_str).ok_or_else(unexpected)
+}
+
+/// The integer that an operand is.
+fn int(operands: &[Value<'_>], operand: usize) -> Result<i64, EvalError> {
+    match operands.get(operand) {
+        Some(Value::Int(number)) => Ok(*number),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The list that an operand is.
+fn list<'o, 'v>(operands: &'o [Value<'v>], operand: usize) -> Result<&'o List<'v>, EvalError> {
+    match operands.get(operand) {
+        Some(Value::List(list)) => Ok(list),
+        _ => Err(unexpected()),
+    }
 }

@@ -30,6 +30,8 @@ pub struct Library {
     pub types: Vec<(&'static str, Type)>,
     /// Its macros, of all versions.
     pub macros: &'static [Macro],
+    /// What it examines once an expression has checked.
+    pub validators: &'static [Validator],
 }
 
 /// Why an environment cannot be built.
@@ -156,6 +158,9 @@ impl Builder {
         }
         if !library.macros.is_empty() {
             self.inner.macros = self.inner.macros.with(library.macros);
+        }
+        for validator in library.validators {
+            self = self.validator(*validator);
         }
         for singleton in library.singletons {
             let name = Name::from_static(singleton.function);

@@ -2,15 +2,23 @@
 //!
 //! Sizes are code points, octets, elements or entries; a traversal of text costs a tenth of its size, rounded up.
 
-use crate::cost::{CallEstimate, CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
+use crate::cost::{CallEstimate, CallSite, Cost, Outcome, Price, STRING_TRAVERSAL_FACTOR, Size};
 use crate::value::Value;
 
 /// What one code point of a regular expression costs, for each tenth of the text.
-const REGEX_FACTOR: f64 = 0.25;
+pub(super) const REGEX_FACTOR: f64 = 0.25;
+
+/// What making a list costs.
+pub(super) const LIST_CREATION: u64 = 10;
 
 /// The size of an operand of a call that was made.
 pub(super) fn size(operands: &[Value<'_>], operand: usize) -> u64 {
     operands.get(operand).map_or(1, Value::size)
+}
+
+/// The size of a result; a failure has size 1.
+pub(super) fn result_size(outcome: Outcome<'_, '_>) -> u64 {
+    outcome.map_or(1, Value::size)
 }
 
 /// What a traversal of text of this size costs.

@@ -14,8 +14,11 @@ mod text;
 mod time;
 mod zone;
 
+pub(super) use membership::contains;
+
 use super::{count, join};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
+use crate::syntax::macros;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -28,7 +31,6 @@ pub fn standard() -> Library {
         version: LibraryVersion(0),
         overloads: &OVERLOADS,
         singletons: SINGLETONS,
-        macros: crate::syntax::macros::STANDARD,
         types: vec![
             ("bool", Type::Bool),
             ("bytes", Type::Bytes),
@@ -43,6 +45,8 @@ pub fn standard() -> Library {
             ("type", Type::Type(None)),
             ("uint", Type::Uint),
         ],
+        macros: macros::STANDARD,
+        validators: &[],
     }
 }
 
