@@ -97,15 +97,8 @@ impl Bindings {
     }
 
     fn unify(&mut self, from: View<'_>, to: View<'_>) -> bool {
-        if let Some(slot) = self.slot(to) {
-            match self.substitutes(from, to, slot) {
-                Substitution::Valid => return true,
-                Substitution::Conflict => return false,
-                Substitution::Cyclic => {}
-            }
-        }
-        if let Some(slot) = self.slot(from) {
-            return self.substitutes(to, from, slot) == Substitution::Valid;
+        if to.is_variable() || from.is_variable() {
+            return self.unify_variable(from, to);
         }
         match (from.of, to.of) {
             (Type::Dyn | Type::Any | Type::Error, _) | (_, Type::Dyn | Type::Any | Type::Error) => true,
@@ -125,6 +118,21 @@ impl Bindings {
                     && first.iter().zip(second).all(|(a, b)| self.unify(from.part(a), to.part(b)))
             }
             (a, b) => primitive(a).is_some_and(|a| primitive(b) == Some(a)),
+        }
+    }
+
+    fn unify_variable(&mut self, from: View<'_>, to: View<'_>) -> bool {
+        if let Some(slot) = self.slot(to) {
+            match self.substitutes(from, to, slot) {
+                Substitution::Valid => return true,
+                Substitution::Conflict => return false,
+                Substitution::Cyclic => {}
+            }
+        }
+        match self.slot(from) {
+            Some(slot) => self.substitutes(to, from, slot) == Substitution::Valid,
+            // Only the second is a variable, and it would contain itself.
+            None => false,
         }
     }
 
