@@ -235,7 +235,10 @@ impl Bindings {
         if let Slot::Numbered(number) = slot
             && self.numbered.len() <= number as usize
         {
-            self.numbered.resize((number as usize).saturating_add(1), None);
+            // Most expressions that need any variable need a few.
+            let length = (number as usize).saturating_add(1);
+            self.numbered.reserve(length.max(16).saturating_sub(self.numbered.len()));
+            self.numbered.resize(length, None);
         }
         if let Some(held) = self.slot_mut(slot) {
             let earlier = held.replace(to);

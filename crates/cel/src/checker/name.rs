@@ -81,6 +81,7 @@ impl<'a> Checker<'a> {
     /// Puts a chain of selections into `scratch` as a dotted name.
     fn put_qualified_name(&mut self, id: ExprId) {
         self.scratch.clear();
+        self.scratch.reserve(64);
         let mut next = Some(id);
         while let Some((part, operand)) = next.and_then(|id| qualified_part(&self.ast[id].kind)) {
             self.parts.push(part);
