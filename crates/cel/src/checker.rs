@@ -19,6 +19,7 @@ pub use validate::{CustomValidator, Validator};
 
 use assign::Bindings;
 use comprehension::Local;
+use validate::Seen;
 
 use crate::env::Env;
 use crate::source::{Issues, Location};
@@ -42,7 +43,7 @@ pub fn check(env: &Env, ast: Ast) -> Result<TypedAst, Issues> {
     while let Some(step) = checker.pending.pop() {
         checker.take(step);
     }
-    let Checker { mut types, references, bindings, issues, .. } = checker;
+    let Checker { mut types, references, bindings, issues, seen, .. } = checker;
     if let Some(issues) = issues {
         return Err(issues);
     }
@@ -51,7 +52,7 @@ pub fn check(env: &Env, ast: Ast) -> Result<TypedAst, Issues> {
             *of = bindings.substitute_or_dyn(of);
         }
     }
-    validate::validate(TypedAst { env: env.clone(), ast, types, references })
+    validate::validate(TypedAst { env: env.clone(), ast, types, references }, seen)
 }
 
 struct Checker<'a> {
@@ -68,8 +69,10 @@ struct Checker<'a> {
     /// Overloads that compare numbers of different types are left out.
     same_type_comparisons_only: bool,
     issues: Option<Issues>,
-    /// Room for names that are put together.
+    /// Room for names that are put together, and for their parts.
     scratch: String,
+    parts: Vec<&'a str>,
+    seen: Seen,
 }
 
 /// What is still to be done. A node's step is taken once the children that it needs have their types.
@@ -108,6 +111,8 @@ impl<'a> Checker<'a> {
             same_type_comparisons_only: !env.options().cross_type_comparisons,
             issues: None,
             scratch: String::new(),
+            parts: Vec::new(),
+            seen: Seen::default(),
         }
     }
 

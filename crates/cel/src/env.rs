@@ -5,9 +5,9 @@
 mod builder;
 mod container;
 mod function;
+mod names;
 mod provider;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use builder::{Builder, EnvError, Library};
@@ -17,6 +17,8 @@ pub use function::{
     Singleton,
 };
 pub use provider::{FieldType, NoTypes, TypeProvider};
+
+use names::{NameMap, Roots};
 
 use crate::checker::{self, TypedAst, Validator};
 use crate::source::{Issues, Source};
@@ -33,9 +35,11 @@ pub struct Env(Arc<Inner>);
 #[derive(Clone, Debug)]
 struct Inner {
     container: Container,
-    variables: HashMap<Name, Variable>,
-    type_values: HashMap<Name, Type>,
-    functions: HashMap<Name, Arc<Function>>,
+    variables: NameMap<Variable>,
+    type_values: NameMap<Type>,
+    functions: NameMap<Arc<Function>>,
+    /// The first parts of qualified names of functions.
+    function_roots: Roots,
     provider: Arc<dyn TypeProvider>,
     options: Options,
     syntax: syntax::Options,
@@ -159,6 +163,11 @@ impl Env {
     /// A function, by its full name.
     pub fn function(&self, name: &str) -> Option<&Arc<Function>> {
         self.0.functions.get(name)
+    }
+
+    /// Some function's qualified name may begin with this part; if not, none does.
+    pub(crate) fn may_qualify_function(&self, root: &str) -> bool {
+        !self.0.container.name().is_empty() || self.0.function_roots.may_contain(root)
     }
 
     /// All functions.

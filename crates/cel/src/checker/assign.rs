@@ -97,15 +97,8 @@ impl Bindings {
     }
 
     fn unify(&mut self, from: View<'_>, to: View<'_>) -> bool {
-        if let Some(slot) = self.slot(to) {
-            match self.substitutes(from, to, slot) {
-                Substitution::Valid => return true,
-                Substitution::Conflict => return false,
-                Substitution::Cyclic => {}
-            }
-        }
-        if let Some(slot) = self.slot(from) {
-            return self.substitutes(to, from, slot) == Substitution::Valid;
+        if to.is_variable() || from.is_variable() {
+            return self.unify_variable(from, to);
         }
         match (from.of, to.of) {
             (Type::Dyn | Type::Any | Type::Error, _) | (_, Type::Dyn | Type::Any | Type::Error) => true,
@@ -125,6 +118,21 @@ impl Bindings {
                     && first.iter().zip(second).all(|(a, b)| self.unify(from.part(a), to.part(b)))
             }
             (a, b) => primitive(a).is_some_and(|a| primitive(b) == Some(a)),
+        }
+    }
+
+    fn unify_variable(&mut self, from: View<'_>, to: View<'_>) -> bool {
+        if let Some(slot) = self.slot(to) {
+            match self.substitutes(from, to, slot) {
+                Substitution::Valid => return true,
+                Substitution::Conflict => return false,
+                Substitution::Cyclic => {}
+            }
+        }
+        match self.slot(from) {
+            Some(slot) => self.substitutes(to, from, slot) == Substitution::Valid,
+            // Only the second is a variable, and it would contain itself.
+            None => false,
         }
     }
 
@@ -227,7 +235,10 @@ impl Bindings {
         if let Slot::Numbered(number) = slot
             && self.numbered.len() <= number as usize
         {
-            self.numbered.resize((number as usize).saturating_add(1), None);
+            // Most expressions that need any variable need a few.
+            let length = (number as usize).saturating_add(1);
+            self.numbered.reserve(length.max(16).saturating_sub(self.numbered.len()));
+            self.numbered.resize(length, None);
         }
         if let Some(held) = self.slot_mut(slot) {
             let earlier = held.replace(to);

@@ -60,6 +60,9 @@ impl<'a> Checker<'a> {
         match found {
             Resolution::Found { overloads, result } => {
                 self.set_type(id, result);
+                let first_is_literal =
+                    args.first().is_some_and(|first| matches!(self.ast[*first].kind, ExprKind::Literal(_)));
+                self.seen.call(function, first_is_literal);
                 let function = function.clone();
                 self.set_reference(id, Reference::Function { function, overloads, qualified });
             }

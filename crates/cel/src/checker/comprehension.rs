@@ -32,6 +32,7 @@ impl<'a> Checker<'a> {
         self.locals.push(Local { name: &it.variable, of: first });
         // cel-go forgets with the first comprehension which overloads are switched off.
         self.same_type_comparisons_only = false;
+        self.seen.comprehensions = true;
         self.pending.push(Step::Condition(id));
         self.pending.push(Step::Visit(it.condition));
     }

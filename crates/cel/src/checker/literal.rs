@@ -10,6 +10,7 @@ impl<'a> Checker<'a> {
         match elements.first() {
             Some(first) => {
                 self.joined.push(None);
+                self.seen.mixable_literals |= elements.len() > 1;
                 self.pending.push(Step::Element(id, 0));
                 self.pending.push(Step::Visit(first.value));
             }
@@ -41,6 +42,7 @@ impl<'a> Checker<'a> {
         match entries.first() {
             Some(first) => {
                 self.joined.extend([None, None]);
+                self.seen.mixable_literals |= entries.len() > 1;
                 self.pending.push(Step::Key(id, 0));
                 self.pending.push(Step::Visit(first.key));
             }

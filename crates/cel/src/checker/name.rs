@@ -30,11 +30,12 @@ impl<'a> Checker<'a> {
 
     /// Sees a chain of selections as the qualified name of a variable or type, if there is one.
     pub(super) fn check_qualified_ident(&mut self, id: ExprId) -> bool {
-        let Some(root) = self.qualified_name(id, None) else { return false };
+        let Some(root) = self.qualified_root(id) else { return false };
         let is_local = self.locals.iter().any(|local| local.name == without_dot(root));
         if is_local && !root.starts_with('.') {
             return false;
         }
+        self.put_qualified_name(id);
         let name = std::mem::take(&mut self.scratch);
         let found = self.find_global(&name, is_local);
         self.scratch = name;
@@ -50,7 +51,13 @@ impl<'a> Checker<'a> {
 
     /// The function that a member call names together with its target, such as `math.abs`.
     pub(super) fn find_qualified_function(&mut self, target: ExprId, name: &'a Name) -> Option<&'a Arc<Function>> {
-        self.qualified_name(target, Some(name))?;
+        let root = self.qualified_root(target)?;
+        if !self.env.may_qualify_function(without_dot(root)) {
+            return None;
+        }
+        self.put_qualified_name(target);
+        self.scratch.push('.');
+        self.scratch.push_str(name);
         self.find_function(&self.scratch)
     }
 
@@ -60,38 +67,32 @@ impl<'a> Checker<'a> {
         env.container().resolve(name, |candidate| env.function(candidate))
     }
 
-    /// Puts a chain of selections into `scratch` as a dotted name; answers the variable that it begins with.
-    fn qualified_name(&mut self, id: ExprId, last: Option<&'a Name>) -> Option<&'a Name> {
-        let ast = self.ast;
-        let mut root = None;
-        let mut length = last.map_or(0, |name| name.len().saturating_add(1));
-        let mut depth = 0_usize;
+    /// The variable that a chain of selections begins with.
+    fn qualified_root(&self, id: ExprId) -> Option<&'a Name> {
+        let mut next = id;
+        loop {
+            match qualified_part(&self.ast[next].kind)? {
+                (part, None) => return Some(part),
+                (_, Some(operand)) => next = operand,
+            }
+        }
+    }
+
+    /// Puts a chain of selections into `scratch` as a dotted name.
+    fn put_qualified_name(&mut self, id: ExprId) {
+        self.scratch.clear();
+        self.scratch.reserve(64);
         let mut next = Some(id);
-        while let Some(id) = next {
-            let (part, operand) = qualified_part(&ast[id].kind)?;
-            length = length.saturating_add(part.len()).saturating_add(1);
-            depth = depth.saturating_add(1);
-            root = Some(part);
+        while let Some((part, operand)) = next.and_then(|id| qualified_part(&self.ast[id].kind)) {
+            self.parts.push(part);
             next = operand;
         }
-        self.scratch.clear();
-        self.scratch.reserve(length);
-        // Names are short: each further part is found by going down again, which needs no room of its own.
-        for level in (0..depth).rev() {
-            let mut at = id;
-            for _ in 0..level {
-                at = qualified_part(&ast[at].kind).and_then(|(_, operand)| operand)?;
-            }
+        while let Some(part) = self.parts.pop() {
             if !self.scratch.is_empty() {
                 self.scratch.push('.');
             }
-            self.scratch.push_str(qualified_part(&ast[at].kind)?.0);
+            self.scratch.push_str(part);
         }
-        if let Some(last) = last {
-            self.scratch.push('.');
-            self.scratch.push_str(last);
-        }
-        root
     }
 
     /// What the environment means by a name. `shadowed` says that a comprehension has a variable of this name.

@@ -259,3 +259,71 @@ fn trees_that_are_too_deep_are_refused() {
     let issues = check(&env, ast).unwrap_err();
     assert_eq!(issues.to_string(), "ERROR: <input>:-1:0: max recursion depth exceeded");
 }
+
+#[test]
+fn literals_are_examined_where_the_environment_asks() {
+    let convert: Implementation = Implementation::Native(|operands| match operands {
+        [Value::String(text)] if text.as_str() != "bad" => Ok(Value::Null),
+        _ => Err(crate::value::EvalError::no_such_overload()),
+    });
+    let env = builder()
+        .overload("to_time", "timestamp(string) -> timestamp", Price::ONE, convert)
+        .overload("matches", "string.matches(string) -> bool", Price::ONE, Implementation::Builtin)
+        .overload("matches_global", "matches(string, string) -> bool", Price::ONE, Implementation::Builtin)
+        .validator(Validator::TimestampLiterals)
+        .validator(Validator::RegexLiterals)
+        .build()
+        .unwrap();
+    check_with(&env, "timestamp('good')", "google.protobuf.Timestamp");
+    check_with(&env, "timestamp(s)", "google.protobuf.Timestamp");
+    check_with(&env, "[timestamp('bad')]", "11: invalid timestamp argument");
+    check_with(&env, "s.matches('(')", "10: invalid matches argument");
+    check_with(&env, "s.matches('a+')", "bool");
+    // The first argument is examined, whatever it means.
+    check_with(&env, "matches(s, '(')", "bool");
+    check_with(&env, "matches('(', s)", "8: invalid matches argument");
+}
+
+#[test]
+fn mixed_literals_are_reported_but_within_functions_that_take_them() {
+    let format = CustomValidator { name: "format", validate: |_, _| {}, mixed_literals_within: &["format"] };
+    let env = builder()
+        .options(|options| options.homogeneous_literals = false)
+        .overload("format", "string.format(list(dyn)) -> string", Price::ONE, Implementation::Builtin)
+        .validator(Validator::HomogeneousLiterals)
+        .validator(Validator::Custom(format))
+        .build()
+        .unwrap();
+    check_with(&env, "[1, 2]", "list(int)");
+    check_with(&env, "[1, 's', true]", "4: expected type 'int' but found 'string'");
+    check_with(&env, "[dyn(1), 2]", "9: expected type 'dyn' but found 'int'");
+    check_with(&env, "[1, ?optional.of(2)]", "list(int)");
+    check_with(
+        &env,
+        "{1: 2, 's': 3, 4: 's'}",
+        "7: expected type 'int' but found 'string'\n18: expected type 'int' but found 'string'",
+    );
+    check_with(&env, "''.format([1, [true, 's']])", "string");
+    check_with(&env, "[''.format([1, 's']), 2]", "22: expected type 'string' but found 'int'");
+}
+
+#[test]
+fn nested_loops_are_counted() {
+    let env = builder().macros(macros::BINDINGS).validator(Validator::NestingLimit(1)).build().unwrap();
+    check_with(&env, "l.all(i, i < 3) && l.all(i, i < 3)", "bool");
+    check_with(&env, "l.all(i, l.all(j, j < i))", "14: comprehension exceeds nesting limit");
+    check_with(&env, "cel.bind(v, l.all(i, i < 3), v)", "bool");
+}
+
+#[test]
+fn a_custom_validator_sees_types() {
+    fn no_dynamic_result(checked: &TypedAst, issues: &mut Issues) {
+        if checked.result_type().is_dyn() {
+            issues.report(0, "the result is dynamic");
+        }
+    }
+    let custom = CustomValidator { name: "static", validate: no_dynamic_result, mixed_literals_within: &[] };
+    let env = builder().validator(Validator::Custom(custom)).validator(Validator::Custom(custom)).build().unwrap();
+    check_with(&env, "x", "int");
+    check_with(&env, "a", "0: the result is dynamic");
+}

@@ -6,7 +6,7 @@
 use super::assign::is_same;
 use super::format::Shown;
 use super::{Reference, TypedAst};
-use crate::env::Implementation;
+use crate::env::{Function, Implementation};
 use crate::regex::Regex;
 use crate::source::Issues;
 use crate::syntax::ast::{ExprId, ExprKind, Literal};
@@ -55,11 +55,21 @@ impl Validator {
         }
     }
 
+    /// There may be something to report.
+    fn is_needed(&self, seen: Seen) -> bool {
+        match self {
+            Validator::DurationLiterals | Validator::TimestampLiterals | Validator::RegexLiterals => seen.literal_calls,
+            Validator::HomogeneousLiterals => seen.mixable_literals,
+            Validator::NestingLimit(_) => seen.comprehensions,
+            Validator::Custom(_) => true,
+        }
+    }
+
     fn validate(&self, checked: &TypedAst, issues: &mut Issues) {
         match self {
-            Validator::DurationLiterals => check_first_argument(checked, issues, "duration", converts),
-            Validator::TimestampLiterals => check_first_argument(checked, issues, "timestamp", converts),
-            Validator::RegexLiterals => check_first_argument(checked, issues, "matches", is_regex),
+            Validator::DurationLiterals => check_first_argument(checked, issues, DURATION, converts),
+            Validator::TimestampLiterals => check_first_argument(checked, issues, TIMESTAMP, converts),
+            Validator::RegexLiterals => check_first_argument(checked, issues, MATCHES, is_regex),
             Validator::HomogeneousLiterals => check_homogeneous(checked, issues),
             Validator::NestingLimit(limit) => check_nesting(checked, issues, *limit),
             Validator::Custom(custom) => (custom.validate)(checked, issues),
@@ -67,17 +77,37 @@ impl Validator {
     }
 }
 
+const DURATION: &str = "duration";
+const TIMESTAMP: &str = "timestamp";
+const MATCHES: &str = "matches";
+
+/// What the checker met on its way, so that a tree is only searched for what it may hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// A call of a function whose literal arguments are examined.
+    pub(super) literal_calls: bool,
+    /// A list or map literal with several entries.
+    pub(super) mixable_literals: bool,
+    pub(super) comprehensions: bool,
+}
+
+impl Seen {
+    pub(super) fn call(&mut self, function: &Function, first_is_literal: bool) {
+        self.literal_calls |= first_is_literal && matches!(&*function.name, DURATION | TIMESTAMP | MATCHES);
+    }
+}
+
 /// Runs the environment's validators.
-pub(super) fn validate(checked: TypedAst) -> Result<TypedAst, Issues> {
-    let validators = checked.env.validators();
-    if validators.is_empty() {
-        return Ok(checked);
+pub(super) fn validate(checked: TypedAst, seen: Seen) -> Result<TypedAst, Issues> {
+    let mut issues: Option<Issues> = None;
+    for validator in checked.env.validators().iter().filter(|validator| validator.is_needed(seen)) {
+        let issues = issues.get_or_insert_with(|| Issues::new(checked.ast.source()));
+        validator.validate(&checked, issues);
     }
-    let mut issues = Issues::new(checked.ast.source());
-    for validator in validators {
-        validator.validate(&checked, &mut issues);
+    match issues {
+        Some(issues) if !issues.is_empty() => Err(issues),
+        _ => Ok(checked),
     }
-    if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }
 
 /// Examines the first argument of each call of a function, where it is a literal.

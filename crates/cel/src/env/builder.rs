@@ -1,9 +1,9 @@
 //! Fills an [`Env`] from libraries and declarations.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::function::{Implementation, OVERLOADS_MAX, Resolved};
+use super::names::{NameMap, Roots};
 use super::{
     Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, Singleton, TypeProvider, Variable,
 };
@@ -60,9 +60,10 @@ impl Builder {
     pub(super) fn new() -> Self {
         let inner = Inner {
             container: Container::default(),
-            variables: HashMap::new(),
-            type_values: HashMap::new(),
-            functions: HashMap::new(),
+            variables: NameMap::default(),
+            type_values: NameMap::default(),
+            functions: NameMap::default(),
+            function_roots: Roots::default(),
             provider: Arc::new(NoTypes),
             options: super::Options::default(),
             syntax: syntax::Options::default(),
@@ -194,6 +195,7 @@ impl Builder {
 
     fn declare(&mut self, overload: Resolved) {
         let name = overload.signature.function.clone();
+        self.inner.function_roots.insert(&name);
         let function = self
             .inner
             .functions
