@@ -1,0 +1,132 @@
+//! Prices that several functions share.
+//!
+//! Kubernetes prices calls by the name of the function, so all of these also hold where only run time tells which
+//! overload is called. Follows `EstimateCallCost` and `CallCost` in Kubernetes `apiserver/pkg/cel/library/cost.go`.
+
+use cel::cost::{CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
+use cel::value::{List, Map, Value};
+use std::ops::ControlFlow;
+
+/// What one code point of a regular expression costs, for each tenth of the text.
+pub(super) const REGEX_FACTOR: f64 = 0.25;
+
+/// The text of operand 0 is read once: parsers of all kinds.
+pub(super) const PARSE: Price = Price::Sized {
+    estimate: |site| site.size(0).times_factor(STRING_TRAVERSAL_FACTOR).into(),
+    actual: |operands, _| read(size(operands, 0)),
+    when_dynamic: true,
+};
+
+/// The size of an operand of a call that was made; one that failed has size 1.
+pub(super) fn size(operands: &[Value<'_>], operand: usize) -> u64 {
+    operands.get(operand).map_or(1, Value::size)
+}
+
+/// What reading text of this size costs.
+pub(super) fn read(size: u64) -> u64 {
+    scaled(size, STRING_TRAVERSAL_FACTOR)
+}
+
+/// A size times a factor, rounded up; goes through floating point as the reference does.
+pub(super) fn scaled(size: u64, factor: f64) -> u64 {
+    (size as f64 * factor).ceil() as u64
+}
+
+/// What a regular expression of some length costs on a text.
+pub(super) fn regex(text_size: u64, pattern_size: u64) -> u64 {
+    // One is added so that an empty text does not make an expensive expression free.
+    read(text_size.saturating_add(1)).saturating_mul(scaled(pattern_size, REGEX_FACTOR))
+}
+
+/// Every element of the list in operand 0 is looked at.
+pub(super) const LIST_TRAVERSAL: Price = Price::Sized {
+    estimate: |site| estimate_traversal(site, false).into(),
+    actual: |operands, _| operands.first().map_or(0, traversal),
+    when_dynamic: true,
+};
+
+/// Like [`LIST_TRAVERSAL`], but what is not known to be a list may still be one.
+pub(super) const INCLUDES: Price = Price::Sized {
+    estimate: |site| estimate_traversal(site, true).into(),
+    actual: |operands, _| operands.first().map_or(0, traversal),
+    when_dynamic: true,
+};
+
+fn estimate_traversal(site: &dyn CallSite, may_be_list: bool) -> Cost {
+    use cel::types::Type;
+    let mut each = Cost::exactly(1);
+    let receiver = site.operand_type(0);
+    let element = match &receiver {
+        Type::List(element) => Some(element.as_ref()),
+        Type::Map(entry) => Some(&entry.0),
+        Type::Opaque(opaque) => opaque.parameters.first(),
+        Type::Type(of) => of.as_deref(),
+        _ => None,
+    };
+    match element {
+        Some(Type::String | Type::Bytes) => {
+            let text = site.known_element_size(0).unwrap_or(Size::UNKNOWN);
+            each = each.plus(text.times_factor(STRING_TRAVERSAL_FACTOR));
+        }
+        None if !may_be_list => return site.size(0).times_factor(STRING_TRAVERSAL_FACTOR),
+        _ => {}
+    }
+    site.size(0).times_cost(each)
+}
+
+/// What walking through a value with all that is in it costs: a tenth of the octets of text, rounded down for each text;
+/// 1 for everything else that is no container.
+fn traversal(value: &Value<'_>) -> u64 {
+    match value {
+        Value::String(text) => text_traversal(text.len()),
+        Value::Bytes(bytes) => text_traversal(bytes.len()),
+        Value::List(list) => list_traversal(list),
+        Value::Map(map) => map_traversal(map),
+        Value::Object(object) => {
+            let mut cost = 0_u64;
+            object.for_each(&mut |field, value| {
+                cost = cost.saturating_add(text_traversal(field.len())).saturating_add(traversal(&value));
+                ControlFlow::Continue(())
+            });
+            cost
+        }
+        _ => 1,
+    }
+}
+
+fn text_traversal(octets: usize) -> u64 {
+    (octets as f64 * STRING_TRAVERSAL_FACTOR) as u64
+}
+
+fn list_traversal(list: &List<'_>) -> u64 {
+    list.iter().fold(0, |cost, element| cost.saturating_add(traversal(&element)))
+}
+
+fn map_traversal(map: &Map<'_>) -> u64 {
+    let mut cost = 0_u64;
+    map.for_each(|key, value| {
+        cost = cost.saturating_add(traversal(&key)).saturating_add(traversal(&value));
+        ControlFlow::Continue(())
+    });
+    cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_in_lists_counts_a_tenth_rounded_down() {
+        let list = |elements: Vec<Value<'static>>| traversal(&Value::list(elements));
+        assert_eq!(list(vec![Value::Int(1), Value::Bool(true)]), 2);
+        assert_eq!(list(vec![Value::str("short"), Value::str("exactly 10")]), 1);
+        assert_eq!(list(vec![Value::list(vec![Value::Int(1); 3]), Value::Null]), 4);
+    }
+
+    #[test]
+    fn an_empty_text_does_not_make_a_pattern_free() {
+        assert_eq!(regex(0, 5), 2);
+        assert_eq!(regex(10, 5), 4);
+        assert_eq!(regex(10, 0), 0);
+    }
+}
