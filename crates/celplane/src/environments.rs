@@ -4,7 +4,6 @@ use anyhow::Context;
 use cel::checker::Validator;
 use cel::env::{Builder, Env};
 use cel::library;
-use cel::syntax::macros;
 use cel::types::Type;
 
 /// An environment that expressions can be written for.
@@ -29,13 +28,22 @@ pub(crate) fn find(name: &str) -> Option<&'static Environment> {
     ENVIRONMENTS.iter().find(|environment| environment.name == name)
 }
 
+/// Whatever version is the last one.
+const LATEST: u32 = u32::MAX;
+
 /// The whole language: every library in its last version, no variables.
 pub(crate) fn language() -> Builder {
     Env::builder()
         .library(&library::standard())
-        .macros(macros::TWO_VARIABLE)
-        .macros(macros::OPTIONAL)
-        .macros(macros::BINDINGS)
+        .library(&library::optionals(LATEST))
+        .library(&library::strings(LATEST))
+        .library(&library::lists(LATEST))
+        .library(&library::sets())
+        .library(&library::math(LATEST))
+        .library(&library::encoders())
+        .library(&library::regex(LATEST))
+        .library(&library::bindings())
+        .library(&library::two_variable_comprehensions())
         .syntax(|syntax| syntax.optional_syntax = true)
         .validator(Validator::DurationLiterals)
         .validator(Validator::TimestampLiterals)
@@ -65,16 +73,17 @@ const BASE_VARIABLES: &[(&str, &str)] = &[
 fn base() -> anyhow::Result<Env> {
     let mut builder = Env::builder()
         .library(&library::standard())
-        .macros(macros::TWO_VARIABLE)
-        .macros(macros::OPTIONAL)
-        .macros(macros::SORT_BY)
+        .library(&library::optionals(2))
+        .library(&library::strings(2))
+        .library(&library::sets())
+        .library(&library::two_variable_comprehensions())
+        .library(&library::lists(3))
         .syntax(|syntax| syntax.optional_syntax = true)
         .validator(Validator::DurationLiterals)
         .validator(Validator::TimestampLiterals)
         .validator(Validator::RegexLiterals)
         .validator(Validator::HomogeneousLiterals)
         .options(|options| {
-            options.homogeneous_literals = true;
             options.presence_test_has_cost = false;
         });
     for (name, notation) in BASE_VARIABLES {
