@@ -1,2 +1,40 @@
 //! `celplane`: one binary, one subcommand per role and tool.
-fn main() {}
+
+mod commands;
+mod environments;
+mod input;
+mod literal;
+mod typed_json;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// A Kubernetes control plane in which placement speaks CEL.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    // Usage errors end here, with exit code 2.
+    let arguments = Arguments::parse();
+    match arguments.command.run() {
+        Ok(code) => code,
+        Err(error) => {
+            // A closed pipe, as with `celplane cel batch | head`, is no failure of ours.
+            if is_broken_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::BrokenPipe)
+}

@@ -154,7 +154,12 @@ impl<'a> Estimator<'a> {
     fn call(&mut self, id: ExprId, target: Option<ExprId>, args: &'a [ExprId]) -> Cost {
         let typed = self.typed;
         let Reference::Function { function, overloads, qualified } = typed.reference(id) else {
-            return Cost::default();
+            // Selecting an optional field needs no declaration.
+            let selects = matches!(&typed.ast()[id].kind, ExprKind::Call { function, .. } if *function == operator::OPTIONAL_SELECT);
+            return match args {
+                [operand, _field] if selects => self.cost(*operand).plus(Cost::exactly(1)),
+                _ => Cost::default(),
+            };
         };
         let target = if *qualified { None } else { target };
         match (function.name.as_str(), args) {
