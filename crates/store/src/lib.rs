@@ -2,6 +2,7 @@
 //!
 //! * [`Store`] is the trait: get, list at a revision, guarded write, watch from a revision, compact.
 //! * [`Embedded`] keeps it in a file ([redb](https://docs.rs/redb)) or in memory.
+//! * `etcd::Etcd` (feature `etcd`) keeps it in etcd, for several API servers at once.
 //! * `conformance` (feature of the same name) is the suite that every implementation passes.
 //! * [`modify`](modify::modify) is the read-modify-write loop over it.
 //!
@@ -40,6 +41,8 @@ mod watch;
 pub mod modify;
 
 mod embedded;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -17,16 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::Disk;
-use store::{
-    Embedded, Error, ListOptions, Options, Outcome, Retention, Revision, Statistics, Store, Write,
-};
+use store::{Embedded, Error, ListOptions, Options, Outcome, Retention, Revision, Statistics, Store, Write};
 
 fn options() -> Options {
-    Options {
-        retention: Retention::manual(),
-        progress_interval: Duration::from_millis(50),
-        ..Options::default()
-    }
+    Options { retention: Retention::manual(), progress_interval: Duration::from_millis(50), ..Options::default() }
 }
 
 async fn put(store: &Embedded, key: &str, value: impl Into<bytes::Bytes>) -> Revision {
@@ -43,10 +37,7 @@ async fn put(store: &Embedded, key: &str, value: impl Into<bytes::Bytes>) -> Rev
 
 /// Without what depends on whether the store was just opened.
 fn statistics(store: &Embedded) -> Statistics {
-    Statistics {
-        recent_bytes: 0,
-        ..store.statistics()
-    }
+    Statistics { recent_bytes: 0, ..store.statistics() }
 }
 
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -68,58 +59,27 @@ async fn reopening_gives_the_same_revision_and_data() {
     let middle = put(&store, "/b", "1").await;
     put(&store, "/a", "2").await;
     let entry = store.get("/b", 0).await.unwrap().entry.unwrap();
-    assert!(matches!(
-        store.write(Write::delete("/b", entry.revision)).await,
-        Ok(Outcome::Done { .. })
-    ));
-    let before = (
-        statistics(&store),
-        store.list("", ListOptions::default()).await.unwrap(),
-    );
+    assert!(matches!(store.write(Write::delete("/b", entry.revision)).await, Ok(Outcome::Done { .. })));
+    let before = (statistics(&store), store.list("", ListOptions::default()).await.unwrap());
     store.close().await.unwrap();
     store.close().await.unwrap();
     assert!(matches!(store.get("/a", 0).await, Err(Error::Closed)));
-    assert!(matches!(
-        store.write(Write::create("/c", "")).await,
-        Err(Error::Closed)
-    ));
+    assert!(matches!(store.write(Write::create("/c", "")).await, Err(Error::Closed)));
     assert!(matches!(store.watch("", 1).await, Err(Error::Closed)));
 
     let store = Embedded::open(&path, options()).unwrap();
-    let after = (
-        statistics(&store),
-        store.list("", ListOptions::default()).await.unwrap(),
-    );
+    let after = (statistics(&store), store.list("", ListOptions::default()).await.unwrap());
     assert_eq!(before, after);
-    let past = ListOptions {
-        revision: Some(middle),
-        ..ListOptions::default()
-    };
-    let past: Vec<_> = store
-        .list("", past)
-        .await
-        .unwrap()
-        .entries
-        .into_iter()
-        .map(|it| it.value)
-        .collect();
+    let past = ListOptions { revision: Some(middle), ..ListOptions::default() };
+    let past: Vec<_> = store.list("", past).await.unwrap().entries.into_iter().map(|it| it.value).collect();
     assert_eq!(past, ["1", "1"]);
     assert_eq!(put(&store, "/c", "x").await, before.1.revision + 1);
-    let only_the_store: Vec<_> = directory
-        .path()
-        .read_dir()
-        .unwrap()
-        .map(|it| it.unwrap().file_name())
-        .collect();
+    let only_the_store: Vec<_> = directory.path().read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(only_the_store, ["store"]);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(
-            path.metadata().unwrap().permissions().mode() & 0o777,
-            0o600,
-            "secrets are in it"
-        );
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "secrets are in it");
     }
 }
 
@@ -162,46 +122,24 @@ async fn a_file_in_use_is_locked() {
     let path = directory.path().join("store");
     let store = Embedded::open(&path, options()).unwrap();
     let error = Embedded::open(&path, options()).err().unwrap();
-    assert!(
-        matches!(&error, Error::Locked { path: locked } if *locked == path),
-        "{error:?}"
-    );
-    assert_eq!(
-        error.to_string(),
-        format!("`{}` is in use by another process", path.display())
-    );
+    assert!(matches!(&error, Error::Locked { path: locked } if *locked == path), "{error:?}");
+    assert_eq!(error.to_string(), format!("`{}` is in use by another process", path.display()));
     put(&store, "/a", "1").await;
     store.close().await.unwrap();
-    assert_eq!(
-        Embedded::open(&path, options()).unwrap().statistics().keys,
-        1
-    );
+    assert_eq!(Embedded::open(&path, options()).unwrap().statistics().keys, 1);
 }
 
 #[tokio::test]
 async fn what_is_no_store_is_reported_as_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    for content in [
-        &b""[..],
-        b"x",
-        b"not a store at all",
-        &[0; 100_000],
-        &[0xff; 100_000],
-    ] {
+    for content in [&b""[..], b"x", b"not a store at all", &[0; 100_000], &[0xff; 100_000]] {
         std::fs::write(&path, content).unwrap();
         let error = Embedded::open(&path, options()).err();
-        assert!(
-            matches!(error, Some(Error::Damaged(_))),
-            "{} bytes: {error:?}",
-            content.len()
-        );
+        assert!(matches!(error, Some(Error::Damaged(_))), "{} bytes: {error:?}", content.len());
     }
     let missing = Embedded::open(directory.path().join("missing/store"), options()).err();
-    assert!(
-        matches!(missing, Some(Error::Unavailable(_))),
-        "{missing:?}"
-    );
+    assert!(matches!(missing, Some(Error::Unavailable(_))), "{missing:?}");
 }
 
 /// Opens a store that may be damaged and reads all of it: what is read is right, or the damage is reported.
@@ -215,12 +153,8 @@ async fn read_damaged(path: &Path, expected: &[(String, String)], context: &str)
     let _ = store.close().await;
     match outcome {
         Ok(page) => {
-            let found = page.entries.iter().map(|it| {
-                (
-                    it.key.to_string(),
-                    String::from_utf8_lossy(&it.value).into_owned(),
-                )
-            });
+            let found =
+                page.entries.iter().map(|it| (it.key.to_string(), String::from_utf8_lossy(&it.value).into_owned()));
             assert!(found.eq(expected.iter().cloned()), "{context}: wrong data");
             false
         }
@@ -233,9 +167,7 @@ async fn read_damaged(path: &Path, expected: &[(String, String)], context: &str)
 async fn damage_is_reported_and_never_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let expected: Vec<_> = (0..40)
-        .map(|n| (format!("/key/{n:02}"), format!("{n}").repeat(n * 20)))
-        .collect();
+    let expected: Vec<_> = (0..40).map(|n| (format!("/key/{n:02}"), format!("{n}").repeat(n * 20))).collect();
     let store = Embedded::open(&path, options()).unwrap();
     for (key, value) in &expected {
         put(&store, key, value.clone()).await;
@@ -264,18 +196,13 @@ async fn damage_is_reported_and_never_read() {
     // Wherever a value is, also in pages that are no longer in use.
     for (key, value) in expected.iter().skip(10) {
         let mut damaged = whole.clone();
-        let copies: Vec<usize> = (0..used)
-            .filter(|at| whole[*at..].starts_with(value.as_bytes()))
-            .collect();
+        let copies: Vec<usize> = (0..used).filter(|at| whole[*at..].starts_with(value.as_bytes())).collect();
         assert!(!copies.is_empty());
         for at in copies {
             damaged[at + value.len() / 2] ^= 1;
         }
         std::fs::write(&path, &damaged).unwrap();
-        assert!(
-            read_damaged(&path, &expected, key).await,
-            "the value of {key}"
-        );
+        assert!(read_damaged(&path, &expected, key).await, "the value of {key}");
     }
     for share in 1..20 {
         std::fs::write(&path, &whole[..whole.len() * share / 20]).unwrap();
@@ -293,60 +220,28 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     disk.set_capacity(Some(disk.size() + (1 << 20)));
     let mut written = 1;
     let full = loop {
-        match store
-            .write(Write::create(
-                format!("/big/{written:03}"),
-                vec![b'x'; 200_000],
-            ))
-            .await
-        {
+        match store.write(Write::create(format!("/big/{written:03}"), vec![b'x'; 200_000])).await {
             Ok(Outcome::Done { .. }) => written += 1,
             other => break other,
         }
     };
     assert!(matches!(full, Err(Error::Full)), "{full:?}");
     assert!(written > 2, "{written}");
-    assert!(
-        matches!(
-            store.write(Write::create("/more", "x")).await,
-            Err(Error::Full)
-        ),
-        "for a while"
-    );
+    assert!(matches!(store.write(Write::create("/more", "x")).await, Err(Error::Full)), "for a while");
     // What was there can still be read, by everyone.
     let page = store.list("/", ListOptions::default()).await.unwrap();
     assert_eq!(page.entries.len(), written);
     assert_eq!(page.revision, 1 + written as u64);
     disk.set_capacity(None);
-    eventually("a write", async || {
-        store.write(Write::create("/more", "x")).await.is_ok()
-    })
-    .await;
+    eventually("a write", async || store.write(Write::create("/more", "x")).await.is_ok()).await;
     assert_eq!(store.current_revision().await.unwrap(), page.revision + 1);
     let mut seen = Vec::new();
     while seen.len() <= written {
-        seen.extend(
-            watch
-                .next()
-                .await
-                .unwrap()
-                .events
-                .into_iter()
-                .map(|event| event.revision),
-        );
+        seen.extend(watch.next().await.unwrap().events.into_iter().map(|event| event.revision));
     }
-    assert!(
-        seen.into_iter().eq(2..=page.revision + 1),
-        "the watch has not noticed"
-    );
+    assert!(seen.into_iter().eq(2..=page.revision + 1), "the watch has not noticed");
     store.close().await.unwrap();
-    assert_eq!(
-        Embedded::open_backend(disk.backend(), options())
-            .unwrap()
-            .statistics()
-            .keys,
-        1 + written as u64
-    );
+    assert_eq!(Embedded::open_backend(disk.backend(), options()).unwrap().statistics().keys, 1 + written as u64);
 }
 
 #[tokio::test]
@@ -356,26 +251,10 @@ async fn little_room_refuses_writes_but_not_deletes() {
     let store = Embedded::open(&path, options()).unwrap();
     let revision = put(&store, "/a", "x").await;
     store.close().await.unwrap();
-    let store = Embedded::open(
-        &path,
-        Options {
-            free_bytes_min: u64::MAX,
-            ..options()
-        },
-    )
-    .unwrap();
-    assert!(matches!(
-        store.write(Write::create("/b", "x")).await,
-        Err(Error::Full)
-    ));
-    assert!(matches!(
-        store.write(Write::update("/a", revision, "x")).await,
-        Err(Error::Full)
-    ));
-    assert!(matches!(
-        store.write(Write::delete("/a", revision)).await,
-        Ok(Outcome::Done { .. })
-    ));
+    let store = Embedded::open(&path, Options { free_bytes_min: u64::MAX, ..options() }).unwrap();
+    assert!(matches!(store.write(Write::create("/b", "x")).await, Err(Error::Full)));
+    assert!(matches!(store.write(Write::update("/a", revision, "x")).await, Err(Error::Full)));
+    assert!(matches!(store.write(Write::delete("/a", revision)).await, Ok(Outcome::Done { .. })));
     store.compact(revision + 1).await.unwrap();
 }
 
@@ -416,35 +295,20 @@ async fn expiry_survives_reopening() {
             break batch.events;
         }
     };
-    assert!(
-        matches!(&*events, [event] if &*event.key == "/soon" && event.value.is_none()),
-        "{events:?}"
-    );
+    assert!(matches!(&*events, [event] if &*event.key == "/soon" && event.value.is_none()), "{events:?}");
     assert_eq!(store.statistics().keys, 1);
 }
 
 #[tokio::test]
 async fn retention_bounds_the_history() {
     let limits = [
-        Retention {
-            bytes_max: 100_000,
-            ..Retention::manual()
-        },
-        Retention {
-            revisions_max: 40,
-            ..Retention::manual()
-        },
-        Retention {
-            age_max: Some(Duration::from_millis(200)),
-            ..Retention::manual()
-        },
+        Retention { bytes_max: 100_000, ..Retention::manual() },
+        Retention { revisions_max: 40, ..Retention::manual() },
+        Retention { age_max: Some(Duration::from_millis(200)), ..Retention::manual() },
     ];
     let directory = tempfile::tempdir().unwrap();
     for (n, retention) in limits.into_iter().enumerate() {
-        let options = Options {
-            retention: retention.clone(),
-            ..options()
-        };
+        let options = Options { retention: retention.clone(), ..options() };
         for store in [
             Embedded::open(directory.path().join(n.to_string()), options.clone()).unwrap(),
             Embedded::in_memory(options).unwrap(),
@@ -466,19 +330,8 @@ async fn retention_bounds_the_history() {
             }
             let compacted = store.statistics().compacted;
             assert!(compacted > last - 100, "{compacted} of {last}");
-            assert!(matches!(
-                store.watch("", compacted - 1).await,
-                Err(Error::Compacted { .. })
-            ));
-            assert_eq!(
-                store
-                    .list("", ListOptions::default())
-                    .await
-                    .unwrap()
-                    .entries
-                    .len(),
-                3
-            );
+            assert!(matches!(store.watch("", compacted - 1).await, Err(Error::Compacted { .. })));
+            assert_eq!(store.list("", ListOptions::default()).await.unwrap().entries.len(), 3);
             // What is too old is dropped for good, soon.
             eventually("cleaning up", async || {
                 let now = store.statistics();
@@ -502,10 +355,7 @@ async fn compaction_makes_room_in_the_file() {
         }
         let revision = store.current_revision().await.unwrap();
         store.compact(revision).await.unwrap();
-        eventually("cleaning up", async || {
-            store.statistics().superseded_bytes == 0
-        })
-        .await;
+        eventually("cleaning up", async || store.statistics().superseded_bytes == 0).await;
         sizes.push(path.metadata().unwrap().len());
     }
     assert!(sizes[5] <= sizes[2], "the file keeps growing: {sizes:?}");
@@ -514,10 +364,7 @@ async fn compaction_makes_room_in_the_file() {
 #[tokio::test]
 async fn a_watcher_that_stops_reading_costs_no_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options {
-        recent_bytes: 100_000,
-        ..options()
-    };
+    let options = Options { recent_bytes: 100_000, ..options() };
     let store = Embedded::open(directory.path().join("store"), options).unwrap();
     let mut stopped = store.watch("/", 1).await.unwrap();
     for n in 0..200 {
@@ -529,28 +376,11 @@ async fn a_watcher_that_stops_reading_costs_no_memory() {
         seen.extend(stopped.next().await.unwrap().events);
     }
     assert!(seen.iter().map(|event| event.revision).eq(2..=201));
-    assert!(seen.iter().all(|event| {
-        event
-            .value
-            .as_ref()
-            .is_some_and(|value| value.len() == 5000)
-    }));
+    assert!(seen.iter().all(|event| { event.value.as_ref().is_some_and(|value| value.len() == 5000) }));
 
     let mut cut_off = store.watch("/", 100).await.unwrap();
     store.compact(150).await.unwrap();
     let error = cut_off.next().await.err().unwrap();
-    assert!(
-        matches!(
-            error,
-            Error::Compacted {
-                requested: 100,
-                oldest: 150
-            }
-        ),
-        "{error:?}"
-    );
-    assert_eq!(
-        error.to_string(),
-        "revision 100 is too old, history starts at 150"
-    );
+    assert!(matches!(error, Error::Compacted { requested: 100, oldest: 150 }), "{error:?}");
+    assert_eq!(error.to_string(), "revision 100 is too old, history starts at 150");
 }

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use disk::Disk;
 use proptest::prelude::*;
 use store::{
-    Change, Embedded, Entry, Error, Event, Guard, ListOptions, Options, Outcome, Previous,
-    Retention, Revision, Store, Write,
+    Change, Embedded, Entry, Error, Event, Guard, ListOptions, Options, Outcome, Previous, Retention, Revision, Store,
+    Write,
 };
 
 /// A store that remembers every state it was ever in.
@@ -33,11 +33,7 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        Self {
-            states: vec![BTreeMap::new()],
-            events: Vec::new(),
-            compacted: 0,
-        }
+        Self { states: vec![BTreeMap::new()], events: Vec::new(), compacted: 0 }
     }
 
     fn revision(&self) -> Revision {
@@ -50,20 +46,14 @@ impl Model {
 
     fn entry(&self, key: &str) -> Option<Entry> {
         let (value, revision) = self.at(self.revision()).get(key)?.clone();
-        Some(Entry {
-            key: key.into(),
-            value,
-            revision,
-        })
+        Some(Entry { key: key.into(), value, revision })
     }
 
     fn write(&mut self, write: &Write) -> Outcome {
         let current = self.entry(&write.key);
         let holds = match write.guard {
             Guard::Absent => current.is_none(),
-            Guard::Unchanged(revision) => current
-                .as_ref()
-                .is_some_and(|entry| entry.revision == revision),
+            Guard::Unchanged(revision) => current.as_ref().is_some_and(|entry| entry.revision == revision),
         };
         if !holds {
             return Outcome::Conflict { current };
@@ -81,16 +71,8 @@ impl Model {
             }
         };
         self.states.push(state);
-        let previous = current.map(|entry| Previous {
-            value: entry.value,
-            revision: entry.revision,
-        });
-        self.events.push(Event {
-            key: write.key.as_str().into(),
-            revision,
-            value,
-            previous,
-        });
+        let previous = current.map(|entry| Previous { value: entry.value, revision: entry.revision });
+        self.events.push(Event { key: write.key.as_str().into(), revision, value, previous });
         Outcome::Done { revision }
     }
 }
@@ -160,10 +142,7 @@ async fn run(steps: Vec<Step>, disk: Option<Disk>, recent_bytes: usize) {
         None => Embedded::in_memory(options(recent_bytes)).unwrap(),
     };
     let mut model = Model::new();
-    let mut subject = Subject {
-        store: open(&disk),
-        disk,
-    };
+    let mut subject = Subject { store: open(&disk), disk };
     for (n, step) in steps.into_iter().enumerate() {
         if let Step::Reopen = step {
             if subject.disk.is_some() {
@@ -173,10 +152,7 @@ async fn run(steps: Vec<Step>, disk: Option<Disk>, recent_bytes: usize) {
         } else {
             take(&step, n, &mut model, &subject.store).await;
         }
-        assert_eq!(
-            subject.store.current_revision().await.unwrap(),
-            model.revision()
-        );
+        assert_eq!(subject.store.current_revision().await.unwrap(), model.revision());
         let statistics = subject.store.statistics();
         assert_eq!(statistics.compacted, model.compacted);
         assert_eq!(statistics.keys, model.at(model.revision()).len() as u64);
@@ -198,27 +174,13 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
                 (Some(_), false) => Guard::Absent,
             };
             let change = match size {
-                Some(size) => Change::Put {
-                    value: vec![n as u8; *size].into(),
-                    ttl: None,
-                },
+                Some(size) => Change::Put { value: vec![n as u8; *size].into(), ttl: None },
                 None => Change::Delete,
             };
-            let write = Write {
-                key: key.to_owned(),
-                guard,
-                change,
-            };
+            let write = Write { key: key.to_owned(), guard, change };
             // Deleting what must not exist is pointless but harmless.
-            assert_eq!(
-                store.write(write.clone()).await.unwrap(),
-                model.write(&write),
-                "{write:?}"
-            );
-            assert_eq!(
-                store.get(key, model.revision()).await.unwrap().entry,
-                model.entry(key)
-            );
+            assert_eq!(store.write(write.clone()).await.unwrap(), model.write(&write), "{write:?}");
+            assert_eq!(store.get(key, model.revision()).await.unwrap().entry, model.entry(key));
         }
         Step::Burst { keys } => {
             // All at once, each based on what was there before: of several writes to one key, one wins.
@@ -238,18 +200,10 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
             }
             done.sort_by_key(|(revision, _)| *revision);
             for (revision, write) in &done {
-                assert_eq!(
-                    model.write(write),
-                    Outcome::Done {
-                        revision: *revision
-                    }
-                );
+                assert_eq!(model.write(write), Outcome::Done { revision: *revision });
             }
             for write in &writes {
-                assert!(
-                    matches!(model.write(write), Outcome::Conflict { .. }),
-                    "one of them must have won: {write:?}"
-                );
+                assert!(matches!(model.write(write), Outcome::Conflict { .. }), "one of them must have won: {write:?}");
             }
         }
         Step::List { prefix, at, limit } => {
@@ -257,11 +211,7 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
             let mut listed: Vec<Entry> = Vec::new();
             loop {
                 let after_key = listed.last().map(|entry| entry.key.to_string());
-                let options = ListOptions {
-                    revision: Some(revision),
-                    limit: Some(*limit),
-                    after_key,
-                };
+                let options = ListOptions { revision: Some(revision), limit: Some(*limit), after_key };
                 match store.list(prefix, options).await {
                     Ok(page) => {
                         assert_eq!(page.revision, revision);
@@ -282,20 +232,13 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
                 }
             }
             assert!((model.compacted..=model.revision()).contains(&revision));
-            let expected = model
-                .at(revision)
-                .iter()
-                .filter(|(key, _)| key.starts_with(prefix));
+            let expected = model.at(revision).iter().filter(|(key, _)| key.starts_with(prefix));
             let expected = expected.map(|(key, (value, revision))| Entry {
                 key: key.as_str().into(),
                 value: value.clone(),
                 revision: *revision,
             });
-            assert_eq!(
-                listed,
-                expected.collect::<Vec<_>>(),
-                "`{prefix}` at {revision}"
-            );
+            assert_eq!(listed, expected.collect::<Vec<_>>(), "`{prefix}` at {revision}");
         }
         Step::Watch { prefix, after } => {
             let (prefix, after) = (PREFIXES[*prefix], pick(model, *after));
@@ -312,15 +255,8 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &Embedded) {
                 seen.extend(batch.events);
                 reached = batch.revision;
             }
-            let expected = model
-                .events
-                .iter()
-                .filter(|it| it.revision > after && it.key.starts_with(prefix));
-            assert_eq!(
-                seen,
-                expected.cloned().collect::<Vec<_>>(),
-                "`{prefix}` after {after}"
-            );
+            let expected = model.events.iter().filter(|it| it.revision > after && it.key.starts_with(prefix));
+            assert_eq!(seen, expected.cloned().collect::<Vec<_>>(), "`{prefix}` after {after}");
         }
         Step::Compact { at } => {
             let revision = pick(model, *at);
@@ -346,23 +282,13 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
         if waiting {
             return std::task::Poll::Pending;
         }
-        std::task::Poll::Ready(
-            futures
-                .iter_mut()
-                .filter_map(|(_, output)| output.take())
-                .collect(),
-        )
+        std::task::Poll::Ready(futures.iter_mut().filter_map(|(_, output)| output.take()).collect())
     })
     .await
 }
 
 fn block_on(future: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap()
-        .block_on(future);
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap().block_on(future);
 }
 
 proptest! {

@@ -25,11 +25,7 @@ const WRITERS: usize = 8;
 const ROUNDS: u32 = 10;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     match std::env::var_os(DIRECTORY) {
         Some(directory) => runtime.block_on(write_until_killed(Path::new(&directory))),
         None => runtime.block_on(nothing_acknowledged_is_lost()),
@@ -56,9 +52,7 @@ async fn write_until_killed(directory: &Path) {
                     Some(entry) => Write::update(&*key, entry.revision, value),
                     None => Write::create(&*key, value),
                 };
-                let Ok(Outcome::Done { revision }) = store.write(write).await else {
-                    std::process::exit(1)
-                };
+                let Ok(Outcome::Done { revision }) = store.write(write).await else { std::process::exit(1) };
                 // One line, one write.
                 println!("{writer} {count} {revision}");
                 entry = store.get(&key, revision).await.unwrap().entry;
@@ -69,12 +63,7 @@ async fn write_until_killed(directory: &Path) {
 }
 
 fn count(value: &[u8]) -> u64 {
-    String::from_utf8_lossy(value)
-        .split(' ')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
+    String::from_utf8_lossy(value).split(' ').next().unwrap().parse().unwrap()
 }
 
 async fn nothing_acknowledged_is_lost() {
@@ -90,10 +79,7 @@ async fn nothing_acknowledged_is_lost() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        assert!(
-            matches!(open(directory.path()), Err(Error::Locked { .. })),
-            "two processes share a file"
-        );
+        assert!(matches!(open(directory.path()), Err(Error::Locked { .. })), "two processes share a file");
         let reader = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
         // Not the same moment in each round.
         let until = Instant::now() + Duration::from_millis(20 + u64::from(round) * 23 % 140);
@@ -101,10 +87,7 @@ async fn nothing_acknowledged_is_lost() {
         child.kill().unwrap();
         child.wait().unwrap();
         for line in reader.join().unwrap() {
-            let numbers: Vec<u64> = line
-                .split(' ')
-                .filter_map(|number| number.parse().ok())
-                .collect();
+            let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
             // The last line may be cut off.
             let [writer, count, revision] = numbers[..] else {
                 continue;
@@ -115,29 +98,15 @@ async fn nothing_acknowledged_is_lost() {
         }
         let store = open(directory.path()).unwrap();
         let page = store.list("/", ListOptions::default()).await.unwrap();
-        assert!(
-            page.revision >= highest,
-            "round {round}: at {} after {highest}",
-            page.revision
-        );
-        let found: HashMap<u64, u64> = page
-            .entries
-            .iter()
-            .map(|entry| (entry.key[1..].parse().unwrap(), count(&entry.value)))
-            .collect();
+        assert!(page.revision >= highest, "round {round}: at {} after {highest}", page.revision);
+        let found: HashMap<u64, u64> =
+            page.entries.iter().map(|entry| (entry.key[1..].parse().unwrap(), count(&entry.value))).collect();
         for (writer, count) in &counts {
             let found = found.get(writer).copied().unwrap_or(0);
-            assert!(
-                found == *count || found == count + 1,
-                "round {round}: writer {writer} at {found} after {count}"
-            );
+            assert!(found == *count || found == count + 1, "round {round}: writer {writer} at {found} after {count}");
         }
         // One revision per write: as many as the counters say, and none twice.
-        assert_eq!(
-            page.revision,
-            1 + found.values().sum::<u64>(),
-            "round {round}"
-        );
+        assert_eq!(page.revision, 1 + found.values().sum::<u64>(), "round {round}");
         highest = page.revision;
         store.close().await.unwrap();
     }

@@ -23,11 +23,7 @@ const WRITERS: usize = 4;
 const ROUNDS: usize = 12;
 
 fn options() -> Options {
-    Options {
-        retention: Retention::manual(),
-        cache_bytes: 256 << 10,
-        ..Options::default()
-    }
+    Options { retention: Retention::manual(), cache_bytes: 256 << 10, ..Options::default() }
 }
 
 /// What a writer knows about its one key.
@@ -99,35 +95,20 @@ async fn work(store: Arc<Embedded>) -> (HashMap<String, Known>, Revision) {
 }
 
 async fn check(disk: &Disk, known: &HashMap<String, Known>, seen: Revision, context: &str) {
-    let store = Embedded::open_backend(disk.backend(), options())
-        .unwrap_or_else(|error| panic!("{context}: {error:?}"));
+    let store =
+        Embedded::open_backend(disk.backend(), options()).unwrap_or_else(|error| panic!("{context}: {error:?}"));
     let page = store.list("/key/", ListOptions::default()).await.unwrap();
-    assert!(
-        page.revision >= seen,
-        "{context}: revision {} after {seen} was seen",
-        page.revision
-    );
+    assert!(page.revision >= seen, "{context}: revision {} after {seen} was seen", page.revision);
     let found: BTreeMap<String, (String, Revision)> = page
         .entries
         .iter()
-        .map(|it| {
-            (
-                it.key.to_string(),
-                (String::from_utf8(it.value.to_vec()).unwrap(), it.revision),
-            )
-        })
+        .map(|it| (it.key.to_string(), (String::from_utf8(it.value.to_vec()).unwrap(), it.revision)))
         .collect();
     for (key, known) in known {
         let found = found.get(key);
         let as_acknowledged = found == known.acknowledged.as_ref();
-        let as_under_way = known
-            .under_way
-            .as_ref()
-            .is_some_and(|left| left.as_ref() == found.map(|(value, _)| value));
-        assert!(
-            as_acknowledged || as_under_way,
-            "{context}: `{key}` is {found:?}, but {known:?}"
-        );
+        let as_under_way = known.under_way.as_ref().is_some_and(|left| left.as_ref() == found.map(|(value, _)| value));
+        assert!(as_acknowledged || as_under_way, "{context}: `{key}` is {found:?}, but {known:?}");
     }
     // It goes on from there.
     let Outcome::Done { revision } = store.write(Write::create("/next", "x")).await.unwrap() else {
@@ -160,13 +141,7 @@ async fn at_every_write_and_sync() {
         interrupted += usize::from(known.values().any(|known| known.under_way.is_some()));
         for seed in 0..2 {
             let context = format!("power lost at operation {at}, seed {seed}");
-            check(
-                &disk.after_power_loss(seed * 1000 + at),
-                &known,
-                seen,
-                &context,
-            )
-            .await;
+            check(&disk.after_power_loss(seed * 1000 + at), &known, seen, &context).await;
         }
     }
     assert!(interrupted > 20, "only {interrupted} runs were cut short");

@@ -28,31 +28,15 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(
-        revision: Revision,
-        compacted: Revision,
-        recent: Recent,
-        resident: bool,
-    ) -> Self {
-        Self {
-            revision,
-            compacted,
-            index: Index::default(),
-            recent,
-            watchers: Vec::new(),
-            closed: false,
-            resident,
-        }
+    pub(super) fn new(revision: Revision, compacted: Revision, recent: Recent, resident: bool) -> Self {
+        Self { revision, compacted, index: Index::default(), recent, watchers: Vec::new(), closed: false, resident }
     }
 
     /// Can the store be read at this revision?
     pub(super) fn check_readable(&self, revision: Revision) -> Result<(), Error> {
         self.check_open()?;
         if revision > self.revision {
-            return Err(Error::FutureRevision {
-                requested: revision,
-                current: self.revision,
-            });
+            return Err(Error::FutureRevision { requested: revision, current: self.revision });
         }
         self.check_kept(revision)
     }
@@ -60,20 +44,13 @@ impl State {
     /// Is what happened after this revision still known?
     pub(super) fn check_kept(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.compacted {
-            return Err(Error::Compacted {
-                requested: revision,
-                oldest: self.compacted,
-            });
+            return Err(Error::Compacted { requested: revision, oldest: self.compacted });
         }
         Ok(())
     }
 
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        if self.closed {
-            Err(Error::Closed)
-        } else {
-            Ok(())
-        }
+        if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Makes durable changes visible and wakes whoever waits for them. Events are in order and follow `revision`.
@@ -85,17 +62,9 @@ impl State {
                 None => Content::Deleted,
                 Some(value) if self.resident => Content::Resident(value.clone()),
                 // The value is within the limits that the store checks, far below 4 GiB.
-                Some(value) => Content::OnDisk {
-                    length: u32::try_from(value.len()).unwrap_or(u32::MAX),
-                },
+                Some(value) => Content::OnDisk { length: u32::try_from(value.len()).unwrap_or(u32::MAX) },
             };
-            self.index.insert(
-                &event.key,
-                Version {
-                    revision: event.revision,
-                    content,
-                },
-            );
+            self.index.insert(&event.key, Version { revision: event.revision, content });
             self.revision = event.revision;
             for watcher in &watchers {
                 watcher.offer(&event);
@@ -126,11 +95,7 @@ impl State {
     /// Ends all watches.
     pub(super) fn close(&mut self) {
         self.closed = true;
-        for watcher in self
-            .watchers
-            .drain(..)
-            .filter_map(|watcher| watcher.upgrade())
-        {
+        for watcher in self.watchers.drain(..).filter_map(|watcher| watcher.upgrade()) {
             watcher.wake.notify_one();
         }
     }
@@ -176,24 +141,13 @@ pub(super) struct Recent {
 
 impl Recent {
     pub(super) fn new(bytes_max: usize, only_copy: bool) -> Self {
-        Self {
-            events: VecDeque::new(),
-            bytes: 0,
-            bytes_max,
-            only_copy,
-        }
+        Self { events: VecDeque::new(), bytes: 0, bytes_max, only_copy }
     }
 
     fn weight(event: &Event) -> usize {
         let value = event.value.as_ref().map_or(0, bytes::Bytes::len);
-        let previous = event
-            .previous
-            .as_ref()
-            .map_or(0, |previous| previous.value.len());
-        value
-            .saturating_add(previous)
-            .saturating_add(event.key.len())
-            .saturating_add(size_of::<Event>())
+        let previous = event.previous.as_ref().map_or(0, |previous| previous.value.len());
+        value.saturating_add(previous).saturating_add(event.key.len()).saturating_add(size_of::<Event>())
     }
 
     fn push(&mut self, event: Event) {
@@ -203,11 +157,7 @@ impl Recent {
 
     fn trim(&mut self, compacted: Revision) {
         while let Some(event) = self.events.front() {
-            let over = if self.only_copy {
-                event.revision <= compacted
-            } else {
-                self.bytes > self.bytes_max
-            };
+            let over = if self.only_copy { event.revision <= compacted } else { self.bytes > self.bytes_max };
             if !over {
                 break;
             }
@@ -223,8 +173,7 @@ impl Recent {
     /// The event of a revision, if it is still here.
     pub(super) fn get(&self, revision: Revision) -> Option<&Event> {
         let first = self.events.front()?.revision;
-        self.events
-            .get(usize::try_from(revision.checked_sub(first)?).ok()?)
+        self.events.get(usize::try_from(revision.checked_sub(first)?).ok()?)
     }
 
     /// The events from a revision on; `None` if the first of them is no longer here.

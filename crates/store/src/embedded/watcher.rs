@@ -36,12 +36,7 @@ enum Step {
 impl Watcher {
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, progress_interval: Duration) -> Self {
         let reported = slot.after;
-        Self {
-            shared,
-            slot,
-            progress_interval,
-            reported,
-        }
+        Self { shared, slot, progress_interval, reported }
     }
 
     fn step(&mut self, report: bool) -> Result<Step, Error> {
@@ -56,15 +51,9 @@ impl Watcher {
             let mut matching = recent.filter(|event| self.slot.wants(event));
             let events: Vec<Event> = matching.by_ref().take(BATCH_EVENTS).cloned().collect();
             let next = matching.next().map(|event| event.revision);
-            self.slot
-                .pending
-                .store(next.unwrap_or(0), Ordering::Release);
+            self.slot.pending.store(next.unwrap_or(0), Ordering::Release);
             if let Some(last) = events.last() {
-                let revision = if next.is_some() {
-                    last.revision
-                } else {
-                    state.revision
-                };
+                let revision = if next.is_some() { last.revision } else { state.revision };
                 self.reported = revision;
                 return Ok(Step::Deliver(Batch { events, revision }));
             }
@@ -76,10 +65,7 @@ impl Watcher {
         let wanted = self.reported < target && target <= revision;
         if wanted || (report && revision > self.reported) {
             self.reported = revision;
-            return Ok(Step::Deliver(Batch {
-                events: Vec::new(),
-                revision,
-            }));
+            return Ok(Step::Deliver(Batch { events: Vec::new(), revision }));
         }
         Ok(Step::Wait)
     }
@@ -94,27 +80,17 @@ impl Source for Watcher {
                 Step::Deliver(batch) => return Ok(batch),
                 Step::ReadFile(first) => {
                     let (shared, slot) = (self.shared.clone(), self.slot.clone());
-                    let read =
-                        tokio::task::spawn_blocking(move || shared.read_history(&slot, first));
-                    let (events, covered) = read
-                        .await
-                        .map_err(|error| Error::Unavailable(Cause::new(error)))??;
+                    let read = tokio::task::spawn_blocking(move || shared.read_history(&slot, first));
+                    let (events, covered) = read.await.map_err(|error| Error::Unavailable(Cause::new(error)))??;
                     let _state = self.shared.state();
-                    self.slot
-                        .pending
-                        .store(covered.saturating_add(1), Ordering::Release);
+                    self.slot.pending.store(covered.saturating_add(1), Ordering::Release);
                     if !events.is_empty() {
                         self.reported = covered;
-                        return Ok(Batch {
-                            events,
-                            revision: covered,
-                        });
+                        return Ok(Batch { events, revision: covered });
                     }
                 }
                 Step::Wait => {
-                    let woken =
-                        tokio::time::timeout(self.progress_interval, self.slot.wake.notified())
-                            .await;
+                    let woken = tokio::time::timeout(self.progress_interval, self.slot.wake.notified()).await;
                     report = woken.is_err();
                 }
             }
@@ -142,8 +118,7 @@ impl Shared {
         let file = self.file()?;
         file.scan(first, |entry| {
             // What is in the file beyond `current` is about to be published; it comes from there.
-            if entry.revision > current || scanned == SCAN_REVISIONS || logged.len() == BATCH_EVENTS
-            {
+            if entry.revision > current || scanned == SCAN_REVISIONS || logged.len() == BATCH_EVENTS {
                 return false;
             }
             scanned = scanned.saturating_add(1);
@@ -155,33 +130,19 @@ impl Shared {
         })?;
         if scanned == 0 {
             self.state().check_kept(first.saturating_sub(1))?;
-            return Err(damaged(format!(
-                "the log entry of revision {first} is missing"
-            )));
+            return Err(damaged(format!("the log entry of revision {first} is missing")));
         }
         let mut values = Some(file.values()?);
         let mut events = Vec::with_capacity(logged.len());
-        for Logged {
-            revision,
-            key,
-            deleted,
-            ..
-        } in logged
-        {
+        for Logged { revision, key, deleted, .. } in logged {
             let previous = {
                 let state = self.state();
-                state
-                    .index
-                    .before(&key, revision)
-                    .map(|version| state.locate(&key, version))
+                state.index.before(&key, revision).map(|version| state.locate(&key, version))
             };
             let previous = match previous {
                 Some(found) => self
                     .value(found.revision, &found.content, &mut values)?
-                    .map(|value| Previous {
-                        value,
-                        revision: found.revision,
-                    }),
+                    .map(|value| Previous { value, revision: found.revision }),
                 None => None,
             };
             let value = match (deleted, &values) {
@@ -190,16 +151,9 @@ impl Shared {
             };
             if value.is_none() && !deleted {
                 self.state().check_kept(first.saturating_sub(1))?;
-                return Err(damaged(format!(
-                    "the value of `{key}` at revision {revision} is missing"
-                )));
+                return Err(damaged(format!("the value of `{key}` at revision {revision} is missing")));
             }
-            events.push(Event {
-                key,
-                revision,
-                value,
-                previous,
-            });
+            events.push(Event { key, revision, value, previous });
         }
         // If compaction has overtaken us, some of this may have been missing already when it was read.
         self.state().check_kept(first.saturating_sub(1))?;

@@ -71,9 +71,7 @@ impl Image {
 
 impl Disk {
     /// What the store opens.
-    pub fn backend(
-        &self,
-    ) -> impl Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync + use<> {
+    pub fn backend(&self) -> impl Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync + use<> {
         let disk = self.clone();
         move || Ok(Box::new(disk.clone()))
     }
@@ -102,9 +100,7 @@ impl Disk {
     pub fn after_power_loss(&self, mut seed: u64) -> Self {
         let image = self.0.lock().unwrap();
         let mut random = move |below: usize| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((seed >> 33) as usize) % below
         };
         let mut survived = image.synced.clone();
@@ -128,11 +124,7 @@ impl Disk {
 
     /// A disk with these bytes on it.
     pub fn holding(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(Image {
-            synced: bytes.clone(),
-            current: bytes,
-            ..Image::default()
-        })))
+        Self(Arc::new(Mutex::new(Image { synced: bytes.clone(), current: bytes, ..Image::default() })))
     }
 }
 
@@ -144,19 +136,13 @@ impl StorageBackend for Disk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let image = self.0.lock().unwrap();
         let offset = usize::try_from(offset).unwrap();
-        let bytes = image
-            .current
-            .get(offset..offset + out.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let bytes = image.current.get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0
-            .lock()
-            .unwrap()
-            .change(Change::Length(usize::try_from(len).unwrap()))
+        self.0.lock().unwrap().change(Change::Length(usize::try_from(len).unwrap()))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -173,9 +159,6 @@ impl StorageBackend for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap().change(Change::Write(
-            usize::try_from(offset).unwrap(),
-            data.to_vec(),
-        ))
+        self.0.lock().unwrap().change(Change::Write(usize::try_from(offset).unwrap(), data.to_vec()))
     }
 }

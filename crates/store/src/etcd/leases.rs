@@ -1,0 +1,60 @@
+//! Leases for keys that expire.
+//!
+//! A lease of their own for each would be many: keys with the same time to live that are written within a short while share
+//! one. It is granted for that while longer, so none goes early, and each a little late.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tonic::Status;
+
+use super::connection::Connection;
+use super::proto::LeaseGrantRequest;
+use super::proto::lease_client::LeaseClient;
+
+/// A lease is shared by at most so many keys: they all go in one step of etcd's.
+const KEYS_MAX: u32 = 1000;
+/// and only for so long.
+const SHARED_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    id: i64,
+    until: Instant,
+    keys: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Leases(Mutex<HashMap<Duration, Lease>>);
+
+impl Leases {
+    /// A lease that lasts at least `ttl` from now.
+    pub(super) async fn grant(&self, connection: &Connection, ttl: Duration) -> Result<i64, Status> {
+        let now = Instant::now();
+        if let Some(lease) = self.with(|leases| {
+            let lease = leases.get_mut(&ttl).filter(|lease| now < lease.until && lease.keys < KEYS_MAX)?;
+            lease.keys = lease.keys.saturating_add(1);
+            Some(lease.id)
+        }) {
+            return Ok(lease);
+        }
+        let shared = ttl.checked_div(20).unwrap_or_default().min(SHARED_MAX);
+        // Whole seconds, rounded up.
+        let seconds = ttl.saturating_add(shared).saturating_add(Duration::from_millis(999)).as_secs().max(1);
+        let request = LeaseGrantRequest { ttl: seconds.try_into().unwrap_or(i64::MAX) };
+        // Granting twice does no harm: a lease that nobody uses ends by itself.
+        let granted = connection.read(|channel| async move { LeaseClient::new(channel).lease_grant(request).await });
+        let id = granted.await?.id;
+        let until = now.checked_add(shared).unwrap_or(now);
+        self.with(|leases| {
+            leases.retain(|_, lease| now < lease.until);
+            leases.insert(ttl, Lease { id, until, keys: 1 });
+        });
+        Ok(id)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<Duration, Lease>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
