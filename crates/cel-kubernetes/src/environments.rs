@@ -30,14 +30,14 @@ pub struct Dialect {
 
 impl Dialect {
     /// What Celplane's own places speak.
-    pub const CELPLANE: Dialect = Dialect { minor: Minor::LATEST, with_celplane: true };
+    pub const CELPLANE: Dialect = Dialect { minor: Minor::CURRENT, with_celplane: true };
 
     /// What Kubernetes speaks.
-    pub const KUBERNETES: Dialect = Dialect { minor: Minor::LATEST, with_celplane: false };
+    pub const KUBERNETES: Dialect = Dialect { minor: Minor::CURRENT, with_celplane: false };
 
     fn builder(self) -> cel::env::Builder {
         let builder = libraries::base(self.minor);
-        if self.with_celplane { libraries::celplane::add_to(builder) } else { builder }
+        if self.with_celplane { builder.library(&libraries::celplane::celplane()) } else { builder }
     }
 }
 

@@ -1,6 +1,14 @@
 //! CEL as Kubernetes speaks it: libraries, environments, schemas, limits, compile cache.
+//!
+//! An [`compile::Environment`] stands for a place in the API that accepts an expression; there is one per file in [`environments`].
+//! It compiles text into a [`compile::Compiled`] expression, which a [`cache::Cache`] remembers, and [`reads::Reads`] tells
+//! which parts of the input the expression depends on.
 
+pub mod cache;
+pub mod compile;
 pub mod declared;
+pub mod environments;
 pub mod libraries;
 pub mod names;
+pub mod reads;
 pub mod schema;

@@ -35,7 +35,7 @@ pub(super) fn with_bindings(
 ) -> Result<Environment, EnvError> {
     let mut environment =
         super::with_variables(dialect, [(variable, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)?;
-    environment.env = environment.env.extend().library(&cel::library::bindings(0)).build()?;
+    environment.env = environment.env.extend().library(&cel::library::bindings()).build()?;
     Ok(environment)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn declared() -> Declared {
     let domain = || Declared::string(DOMAIN_LENGTH_MAX);
     let attribute = Declared::scalar(Type::Any, ATTRIBUTE_LENGTH_MAX, 1);
     let attributes = Declared::map(domain(), Declared::map(name(), attribute, ENTRIES_MAX), ENTRIES_MAX);
-    let quantity = Declared::scalar(libraries::quantity::quantity_type(), 0, 8);
+    let quantity = Declared::scalar(Type::object("kubernetes.Quantity"), 0, 8);
     let capacity = Declared::map(domain(), Declared::map(name(), quantity, ENTRIES_MAX), ENTRIES_MAX);
     Declared::object(
         TYPE_NAME,
@@ -95,7 +95,7 @@ impl Device {
     /// Sets a capacity. A name without domain belongs to the driver's.
     pub fn set_capacity(&mut self, qualified_name: &str, quantity: api::quantity::Quantity) {
         let (domain, name) = split(qualified_name, &self.driver);
-        let value = libraries::quantity::value(quantity);
+        let value = Value::opaque(libraries::quantity::QuantityValue(quantity));
         self.capacity.0.entry(domain).or_default().0.insert(name.into(), value);
     }
 }
