@@ -8,6 +8,7 @@ use cel::env::Env;
 use cel::program::{Activation, Evaluation, Limits, PlanError, Program, Trace};
 use cel::source::Issues;
 use cel::types::Type;
+use cel::value::Value;
 
 /// What a place that holds expressions allows: what they may refer to, what they must yield, what they may cost.
 #[derive(Debug, Clone)]
@@ -133,6 +134,25 @@ impl ResultRule {
         };
         Err(CompileError::WrongType(wrong))
     }
+}
+
+/// Why a value that must be a truth value is none, in the reference's words; nothing where it is one.
+///
+/// An expression of unknown type passes the checker; only its value tells.
+pub fn not_a_bool(value: &Value<'_>) -> Option<String> {
+    let reason = match value {
+        Value::Bool(_) => return None,
+        Value::Int(_) | Value::Uint(_) => format!("unsupported type conversion from '{}' to bool", value.type_name()),
+        Value::String(_) => "unsupported native conversion from string to 'bool'".to_owned(),
+        Value::Double(_) => "type conversion error from Double to 'bool'".to_owned(),
+        Value::Bytes(_) => "type conversion error from Bytes to 'bool'".to_owned(),
+        other => {
+            let name = other.type_name();
+            let name = name.rsplit_once('.').map_or(name.as_ref(), |(_, name)| name);
+            format!("type conversion error from '{name}' to 'bool'")
+        }
+    };
+    Some(format!("CEL result of type {} could not be converted to bool: {reason}", value.type_name()))
 }
 
 impl Compiled {

@@ -1,9 +1,10 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
 mod commands;
-mod environments;
+mod language;
 mod input;
 mod literal;
+mod places;
 mod typed_json;
 
 use std::process::ExitCode;

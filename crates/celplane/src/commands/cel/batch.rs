@@ -4,27 +4,25 @@
 //! value, evaluation error and actual cost. A line is written before the next one is read, so large files stream.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use cel::cost::{self, NoHints};
-use cel::env::Env;
-use cel::program::{Activation, Limits, Program};
-use cel::value::Value;
+use api::json;
+use cel_kubernetes::compile::{Environment, ResultRule, not_a_bool};
+use cel_kubernetes::environments::Dialect;
+use cel_kubernetes::schema::TypedSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use crate::environments;
+use crate::places::{self, Place};
 use crate::typed_json;
 
 /// Answer many expressions: JSON lines on standard input, the same with "expect" on standard output.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
-
-/// What an evaluation may cost, as Kubernetes has it.
-const COST_LIMIT: u64 = 1_000_000;
 
 /// A line of input. What is not looked at is passed on as it was written.
 #[derive(Deserialize)]
@@ -73,6 +71,8 @@ struct Expect {
     value: Option<Json>,
     eval_error: Option<String>,
     actual_cost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_error: Option<String>,
 }
 
 impl Arguments {
@@ -84,7 +84,7 @@ impl Arguments {
 }
 
 fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::Result<()> {
-    let mut environments = BTreeMap::new();
+    let mut environments = Environments::default();
     let mut line = String::new();
     for number in 1_u64.. {
         line.clear();
@@ -109,61 +109,72 @@ fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::R
     Ok(())
 }
 
-fn answer(question: &Question<'_>, environments: &mut BTreeMap<&'static str, Env>) -> anyhow::Result<Expect> {
-    let environment = environments::find(&question.env).with_context(|| format!("unknown environment `{}`", question.env))?;
-    let env = match environments.entry(environment.name) {
-        std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-        std::collections::btree_map::Entry::Vacant(entry) => entry.insert(environment.build()?),
+fn answer(question: &Question<'_>, environments: &mut Environments) -> anyhow::Result<Expect> {
+    let place = Place::find(&question.env).with_context(|| format!("unknown environment `{}`", question.env))?;
+    let schema = match question.schema {
+        Some(schema) if place.needs_schema() => Some(places::read_schema(&parse(schema)?)?),
+        _ => None,
     };
-    let input = Input::read(question.input)?;
-    let typed = match env.compile(&question.expr) {
-        Ok(typed) => typed,
-        Err(issues) => return Ok(Expect::not_compiled(format!("compilation failed: {issues}"))),
+    let environment = environments.find(place, question.schema, schema.as_ref())?;
+    let compiled = match environment.compile(&question.expr) {
+        Ok(compiled) => compiled,
+        Err(error) => return Ok(Expect { compile_error: Some(error.to_string()), ..Expect::default() }),
     };
-    let program = match Program::new(&typed) {
-        Ok(program) => program,
-        Err(error) => return Ok(Expect::not_compiled(format!("program instantiation failed: {error}"))),
-    };
-    let estimated = cost::estimate(&typed, &NoHints);
-    let evaluation = program.eval_within(&input, Limits::cost(COST_LIMIT));
-    let (value, eval_error) = match &evaluation.result {
-        Ok(value) => (Some(typed_json::encode(value)), None),
-        Err(error) => (None, Some(error.message().to_owned())),
-    };
-    Ok(Expect {
-        compile_error: None,
-        r#type: Some(typed.result_type().to_string()),
-        cost_min: Some(estimated.min),
-        cost_max: Some(estimated.max),
-        value,
-        eval_error,
-        actual_cost: Some(evaluation.cost),
-    })
+    let input = place.input(question.input.map(parse).transpose()?, schema)?;
+    Ok(input.with(|input| {
+        let evaluation = compiled.eval(input);
+        let (value, eval_error) = match &evaluation.result {
+            Ok(value) => (Some(typed_json::encode(value)), None),
+            Err(error) => (None, Some(error.message().to_owned())),
+        };
+        let must_be_bool = environment.result == ResultRule::BoolOrUnknown;
+        let result_error = match &evaluation.result {
+            Ok(value) if must_be_bool => not_a_bool(value),
+            _ => None,
+        };
+        Expect {
+            compile_error: None,
+            r#type: Some(compiled.result_type().to_string()),
+            cost_min: Some(compiled.cost().min),
+            cost_max: Some(compiled.cost().max),
+            value,
+            eval_error,
+            actual_cost: Some(evaluation.cost),
+            result_error,
+        }
+    }))
 }
 
-impl Expect {
-    fn not_compiled(error: String) -> Expect {
-        Expect { compile_error: Some(error), ..Expect::default() }
-    }
+fn parse(text: &RawValue) -> anyhow::Result<json::Value> {
+    Ok(json::parse(text.get().as_bytes())?)
 }
 
-/// The variables that have a value.
-struct Input(BTreeMap<String, Value<'static>>);
-
-impl Input {
-    fn read(json: Option<&RawValue>) -> anyhow::Result<Input> {
-        let Some(json) = json else { return Ok(Input(BTreeMap::new())) };
-        let variables: BTreeMap<String, Json> = serde_json::from_str(json.get()).context("input")?;
-        let variables = variables.into_iter().map(|(name, value)| {
-            let value = typed_json::decode(&value).with_context(|| format!("input `{name}`"))?;
-            Ok((name, value))
-        });
-        Ok(Input(variables.collect::<anyhow::Result<_>>()?))
-    }
+/// Environments that were built before: one per place, and the last one with a schema.
+#[derive(Default)]
+struct Environments {
+    fixed: BTreeMap<Place, Environment>,
+    last_with_schema: Option<(String, Environment)>,
 }
 
-impl Activation for Input {
-    fn resolve(&self, name: &str) -> Option<Value<'_>> {
-        self.0.get(name).map(Value::borrowed)
+impl Environments {
+    fn find(
+        &mut self,
+        place: Place,
+        text: Option<&RawValue>,
+        schema: Option<&TypedSchema>,
+    ) -> anyhow::Result<&Environment> {
+        let build = || Ok::<_, anyhow::Error>(place.environment(Dialect::KUBERNETES, schema)?.without_estimate_limit());
+        if place.needs_schema() {
+            let key = format!("{place:?} {}", text.map_or("", RawValue::get));
+            let last = match self.last_with_schema.take() {
+                Some(last) if last.0 == key => last,
+                _ => (key, build()?),
+            };
+            return Ok(&self.last_with_schema.insert(last).1);
+        }
+        Ok(match self.fixed.entry(place) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(build()?),
+        })
     }
 }

@@ -7,7 +7,7 @@ use cel::checker::TypedAst;
 use cel::env::Env;
 use cel::source::Source;
 
-use crate::environments;
+use crate::language;
 use crate::input::Variable;
 
 /// An expression and its variables.
@@ -36,7 +36,7 @@ impl Expression {
 
     /// The whole language, and the variables.
     pub(crate) fn env(&self) -> anyhow::Result<Env> {
-        let language = environments::language();
+        let language = language::builder();
         let declared = self.variables.iter().fold(language, |env, it| env.variable(&it.name, it.of.clone()));
         Ok(declared.build()?)
     }
