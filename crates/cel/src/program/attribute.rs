@@ -76,7 +76,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return result;
         }
         if attribute.presence_test {
-            self.charge(u64::from(self.program.presence_test_has_cost))?;
+            // Reading costs 1, a conditional nothing, and the test takes 1 back unless it has a price of its own.
+            let reading = u64::from(!matches!(attribute.base, Base::Conditional(_)));
+            let testing = u64::from(!self.program.presence_test_has_cost);
+            self.refund(testing.saturating_sub(reading));
+            self.charge(reading.saturating_sub(testing))?;
             return match result? {
                 Value::Optional(value) => Ok(Value::Bool(value.is_some())),
                 other => Ok(other),

@@ -21,25 +21,37 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             [first, second, third] => {
                 let mut operands = [Value::Null, Value::Null, Value::Null];
-                for (operand, node) in operands.iter_mut().zip([first, second, third]) {
-                    match self.eval(node)? {
-                        unknown @ Value::Unknown(_) => return Ok(unknown),
-                        value => *operand = value,
-                    }
+                match self.eval_in_order(&[first, second, third], &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
                 }
-                self.finish_call(call, &operands)
             }
             nodes => {
-                let mut operands = Vec::with_capacity(nodes.len());
-                for node in nodes {
-                    match self.eval(node)? {
-                        unknown @ Value::Unknown(_) => return Ok(unknown),
-                        value => operands.push(value),
-                    }
+                let nodes: Vec<&Node> = nodes.iter().collect();
+                let mut operands = vec![Value::Null; nodes.len()];
+                match self.eval_in_order(&nodes, &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
                 }
-                self.finish_call(call, &operands)
             }
         }
+    }
+
+    /// Evaluates operands up to the first that fails. Only if that is the last one is the call priced nevertheless.
+    fn eval_in_order(
+        &mut self,
+        nodes: &[&'a Node],
+        operands: &mut [Value<'a>],
+    ) -> Result<Option<Evaluated<'a>>, EvalError> {
+        let last = nodes.len().saturating_sub(1);
+        for (index, (operand, node)) in operands.iter_mut().zip(nodes).enumerate() {
+            match as_operand(self.eval(node))? {
+                Value::Error(error) if index < last => return Ok(Some(Err(error))),
+                unknown @ Value::Unknown(_) if index < last => return Ok(Some(Ok(unknown))),
+                value => *operand = value,
+            }
+        }
+        Ok(None)
     }
 
     /// Calls, if no operand failed, and charges in either case.
@@ -49,6 +61,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return self.finish_failed_call(call, operands);
         }
         let result = run(&call.code, &call.name, operands);
+        if result.is_err() && call.price.fails_on(operands) {
+            return Err(aborted());
+        }
         self.charge(call.price.actual(operands, result.as_ref()))?;
         match result {
             Err(error) => undetermined_is_unknown(error),
@@ -63,6 +78,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Some(unknown) => Ok(unknown.clone()),
             None => Ok(Value::Null),
         };
+        if call.price.fails_on(operands) {
+            return Err(aborted());
+        }
         self.charge(call.price.actual(operands, result.as_ref()))?;
         result
     }
@@ -71,7 +89,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     pub(super) fn eval_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Evaluated<'a> {
         let left = as_operand(self.eval(&operands.0))?;
         let right = as_operand(self.eval(&operands.1))?;
-        self.charge(equality_cost(&left, &right))?;
+        // `==` of values of library types costs 1 whatever their size; Kubernetes says nothing about `!=`.
+        let is_opaque = matches!(left, Value::Opaque(_)) && !negated;
+        self.charge(if is_opaque { 1 } else { equality_cost(&left, &right) })?;
         for operand in [&left, &right] {
             match operand {
                 Value::Error(error) => return Err(error.clone()),
@@ -81,9 +101,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
         match left.equals(&right) {
             Ok(equal) => Ok(Value::Bool(equal != negated)),
-            Err(error) => undetermined_is_unknown(error),
+            Err(error) if error.kind() == ErrorKind::Undetermined => undetermined_is_unknown(error),
+            // An error is not equal, so `!=` is true.
+            Err(_) if negated => Ok(Value::Bool(true)),
+            Err(error) => Err(error),
         }
     }
+}
+
+#[cold]
+fn aborted() -> EvalError {
+    EvalError::new(ErrorKind::Aborted, "internal error: a failed operand has no size")
 }
 
 #[inline]

@@ -62,6 +62,11 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
     }
 
+    /// Takes back a cost that the reference takes back.
+    pub(super) fn refund(&mut self, cost: u64) {
+        self.cost = self.cost.saturating_sub(cost);
+    }
+
     /// Counts a round of a loop; fails when the evaluation was interrupted.
     pub(super) fn count_round(&mut self) -> Result<(), EvalError> {
         self.rounds = self.rounds.wrapping_add(1);
@@ -186,10 +191,10 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
                 });
                 Ok(Value::Bool(found.is_ok()))
             }
-            other => {
-                let found = Key::new(other).is_ok_and(|key| member.set.contains(&key));
-                Ok(Value::Bool(found))
+            Value::Bytes(_) | Value::Opaque(_) => {
+                Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
             }
+            other => Ok(Value::Bool(Key::new(other).is_ok_and(|key| member.set.contains(&key)))),
         }
     }
 

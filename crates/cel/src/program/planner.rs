@@ -54,7 +54,9 @@ impl<'t> Planner<'t> {
     fn plan(&mut self, id: ExprId) -> Planned {
         let typed = self.typed;
         let expr = &typed.ast[id];
-        if let Some(kind) = self.plan_reference(id)? {
+        if let ExprKind::Ident(_) | ExprKind::Select { .. } = &expr.kind
+            && let Some(kind) = self.plan_reference(id)?
+        {
             return Ok(Node { id, kind });
         }
         let kind = match &expr.kind {
@@ -152,7 +154,7 @@ impl<'t> Planner<'t> {
             let value = call::run(&code, &function.name, std::slice::from_ref(value)).map_err(PlanError)?;
             return Ok(Node { id, kind: Kind::Constant(value) });
         }
-        let stops_early = matches!(code, Code::Dispatch(..));
+        let stops_early = matches!(code, Code::Dispatch(..)) || is_replaced(single, &code);
         let price = match price_of(function, overloads) {
             // The size of a constant is known now.
             Price::Traversal { operand } if let Some(value) = operands.get(operand).and_then(Node::constant) => {
@@ -346,9 +348,17 @@ impl<'t> Planner<'t> {
     }
 }
 
+/// cel-go puts another call in place of this one, too.
+fn is_replaced(overload: Option<&Resolved>, code: &Code) -> bool {
+    matches!(code, Code::Prepared(_)) && overload.is_some_and(|it| matches!(it.plan_time, PlanTime::Replace(_)))
+}
+
 /// Code made for this call, if the overload makes any from the operands that are constant.
 fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code>, PlanError> {
-    let Some(PlanTime::Prepare(prepare)) = overload.map(|overload| overload.plan_time) else { return Ok(None) };
+    let Some(PlanTime::Prepare(prepare) | PlanTime::Replace(prepare)) = overload.map(|overload| overload.plan_time)
+    else {
+        return Ok(None);
+    };
     let constants: Vec<_> = operands.iter().map(Node::constant).collect();
     prepare(&constants).map(|code| code.map(Code::Prepared).map_err(PlanError)).transpose()
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::host::{HostData, HostMap, HostObject, MapShape};
-use super::{EvalError, Value};
+use super::{ErrorKind, EvalError, Value};
 
 /// A map of values.
 #[derive(Clone, Debug)]
@@ -28,22 +28,15 @@ pub enum Map<'a> {
 pub struct Key<'a>(Value<'a>);
 
 impl<'a> Key<'a> {
-    /// The value as a key; lists, maps, octets and the like cannot be one.
+    /// The value as a key. Lists and maps can be keys, but are never found again; octets cannot.
     pub fn new(value: Value<'a>) -> Result<Self, EvalError> {
         match value {
             // Zero has two signs, but is one key.
             Value::Double(number) => Ok(Key(Value::Double(number + 0.0))),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Int(_)
-            | Value::Uint(_)
-            | Value::String(_)
-            | Value::Duration(_)
-            | Value::Timestamp(_)
-            | Value::Type(_) => Ok(Key(value)),
             Value::Error(error) => Err(error),
             Value::Unknown(_) => Err(EvalError::undetermined()),
-            other => Err(EvalError::other(format!("unsupported key type: {}", other.type_name()))),
+            Value::Bytes(_) => Err(EvalError::new(ErrorKind::Aborted, "internal error: octets are no key of a map")),
+            other => Ok(Key(other)),
         }
     }
 
@@ -62,7 +55,10 @@ impl<'a> Key<'a> {
             Value::String(_) => 5,
             Value::Duration(_) => 6,
             Value::Timestamp(_) => 7,
-            _ => 8,
+            Value::Type(_) => 8,
+            Value::List(_) => 9,
+            Value::Map(_) => 10,
+            _ => 11,
         }
     }
 }
@@ -78,7 +74,9 @@ impl Ord for Key<'_> {
             (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
             (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
             (Value::Type(a), Value::Type(b)) => a.name().cmp(b.name()),
-            _ => self.rank().cmp(&other.rank()),
+            _ => self.rank().cmp(&other.rank()).then_with(|| {
+                if self.rank() > 8 { self.0.to_string().cmp(&other.0.to_string()) } else { Ordering::Equal }
+            }),
         }
     }
 }
@@ -227,6 +225,7 @@ fn find<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Optio
         Value::Double(number) => exact(Value::Double(*number))
             .or_else(|| super::order::double_to_int_lossless(*number).and_then(|number| exact(Value::Int(number))))
             .or_else(|| super::order::double_to_uint_lossless(*number).and_then(|number| exact(Value::Uint(number)))),
+        Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Opaque(_) | Value::Optional(_) => None,
         other => find_exact(map, other),
     }
 }
