@@ -140,17 +140,21 @@ impl DeclaredTypes {
         self
     }
 
-    /// Every path starts at the first variable, whatever it says: so do Kubernetes' schemas, where even the name of a type, as in
-    /// `type(self.port) == int`, has the size of the root.
+    /// Every path starts at the first variable, whatever its first step says: so do Kubernetes' schemas, where even the name of a
+    /// type, as in `type(self.port) == int`, or the element of a computed list has the size of the root.
     #[must_use]
     pub fn with_single_root(mut self) -> Self {
         self.single_root = true;
         self
     }
 
-    fn root(&self, name: &str) -> Option<&Declared> {
+    fn root(&self, first: PathStep<'_>) -> Option<&Declared> {
         let mut variables = self.variables.iter();
-        let found = if self.single_root { variables.next() } else { variables.find(|(variable, _)| variable == name) };
+        let found = match first {
+            _ if self.single_root => variables.next(),
+            PathStep::Variable(name) => variables.find(|(variable, _)| variable == name),
+            _ => None,
+        };
         found.map(|(_, declared)| declared.as_ref())
     }
 
@@ -176,10 +180,8 @@ impl DeclaredTypes {
 
 impl SizeHints for DeclaredTypes {
     fn size(&self, path: &[PathStep<'_>], _of: &Type) -> Option<Size> {
-        let (PathStep::Variable(root), rest) = path.split_first().map(|(first, rest)| (*first, rest))? else {
-            return None;
-        };
-        let mut at = self.root(root)?;
+        let (first, rest) = path.split_first()?;
+        let mut at = self.root(*first)?;
         for step in rest {
             at = self.step(at, *step)?;
         }

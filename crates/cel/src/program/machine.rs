@@ -191,6 +191,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
                 });
                 Ok(Value::Bool(found.is_ok()))
             }
+            Value::Opaque(opaque) if opaque.is_hashable() => Ok(Value::Bool(false)),
             Value::Bytes(_) | Value::Opaque(_) => {
                 Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
             }
