@@ -1,6 +1,5 @@
 //! Calls a library's functions as an evaluator would, and shows values and costs for comparison.
 
-use crate::cost::Price;
 use crate::env::{Env, Implementation, Library};
 use crate::value::{EvalError, Value, double_text};
 
@@ -42,11 +41,7 @@ pub(super) fn check(
     let text = outcome.as_ref().map(shown).map_err(|error| error.message().to_owned());
     let text = text.as_deref().map_err(String::as_str);
     assert_eq!(text, expected, "{}({operands:?})", function.name);
-    let actual = match overload.price {
-        Price::Fixed(price) => price,
-        Price::Sized { actual, .. } => actual(operands, outcome.as_ref()),
-    };
-    assert_eq!(actual, cost, "cost of {}({operands:?})", function.name);
+    assert_eq!(overload.price.actual(operands, outcome.as_ref()), cost, "cost of {}({operands:?})", function.name);
 }
 
 pub(super) fn int(number: i64) -> Value<'static> {
