@@ -138,7 +138,10 @@ impl<V, E: Clone> Cache<V, E> {
         outcome
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the number of shards, which is at least one")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the index is taken modulo the number of shards, which is at least one"
+    )]
     fn shard(&self, text: &str) -> &Mutex<Shard<V, E>> {
         let hash = self.hasher.hash_one(text) as usize;
         &self.shards[hash.checked_rem(self.shards.len()).unwrap_or(0)]

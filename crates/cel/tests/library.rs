@@ -14,7 +14,6 @@
 //! Operands that were written `timestamp('…')` or `duration('…')` are `parsed_timestamp` and `parsed_duration`.
 
 use cel::checker::Validator;
-use cel::cost::Price;
 use cel::env::{Env, Implementation};
 use cel::library;
 use cel::types::Type;

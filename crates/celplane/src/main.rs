@@ -1,8 +1,8 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
 mod commands;
-mod language;
 mod input;
+mod language;
 mod literal;
 mod places;
 mod typed_json;

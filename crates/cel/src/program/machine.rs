@@ -281,7 +281,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
             let value = self.eval_element(&entry.value, entry.optional, |value| {
                 format!("cannot initialize optional entry '{shown}' from non-optional value {value}")
             })?;
-            let key = Key::new(key).map_err(Err)?;
+            let key = Key::of_entry(key).map_err(Err)?;
             match value {
                 Some(value) => map.insert(key, value),
                 None => map.remove(&key),

@@ -233,10 +233,10 @@ impl<'t> Planner<'t> {
             let element = Element { value: self.plan(field.value)?, optional: field.optional };
             planned.push((field.name.clone(), element));
         }
-        // The checker has resolved the name; the type that it found has the full one.
-        let type_name = match self.typed.type_of(id) {
-            Type::Dyn => type_name.clone(),
-            other => other.name().into(),
+        // The checker has resolved the name.
+        let type_name = match self.typed.reference(id) {
+            Reference::Type { name, .. } => name.clone(),
+            _ => type_name.clone(),
         };
         let provider = self.typed.env.shared_provider();
         Ok(Kind::Struct(Box::new(StructNode { type_name, fields: planned.into(), provider })))

@@ -28,15 +28,31 @@ pub enum Map<'a> {
 pub struct Key<'a>(Value<'a>);
 
 impl<'a> Key<'a> {
-    /// The value as a key. Lists and maps can be keys, but are never found again; octets cannot.
+    /// The value as a key that can be looked for; lists, maps, octets and the like are none.
     pub fn new(value: Value<'a>) -> Result<Self, EvalError> {
         match value {
             // Zero has two signs, but is one key.
             Value::Double(number) => Ok(Key(Value::Double(number + 0.0))),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::String(_)
+            | Value::Duration(_)
+            | Value::Timestamp(_)
+            | Value::Type(_) => Ok(Key(value)),
             Value::Error(error) => Err(error),
             Value::Unknown(_) => Err(EvalError::undetermined()),
             Value::Bytes(_) => Err(EvalError::new(ErrorKind::Aborted, "internal error: octets are no key of a map")),
-            other => Ok(Key(other)),
+            other => Err(EvalError::other(format!("unsupported key type: {}", other.type_name()))),
+        }
+    }
+
+    /// The value as the key of an entry. As in cel-go, lists, maps and their like can stand there, but are never found again.
+    pub fn of_entry(value: Value<'a>) -> Result<Self, EvalError> {
+        match value {
+            Value::List(_) | Value::Map(_) | Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => Ok(Key(value)),
+            other => Key::new(other),
         }
     }
 
@@ -56,9 +72,7 @@ impl<'a> Key<'a> {
             Value::Duration(_) => 6,
             Value::Timestamp(_) => 7,
             Value::Type(_) => 8,
-            Value::List(_) => 9,
-            Value::Map(_) => 10,
-            _ => 11,
+            _ => 9,
         }
     }
 }
@@ -74,9 +88,9 @@ impl Ord for Key<'_> {
             (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
             (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
             (Value::Type(a), Value::Type(b)) => a.name().cmp(b.name()),
-            _ => self.rank().cmp(&other.rank()).then_with(|| {
-                if self.rank() > 8 { self.0.to_string().cmp(&other.0.to_string()) } else { Ordering::Equal }
-            }),
+            // What is never found needs some order only, and always the same.
+            (a, b) if self.rank() == 9 && other.rank() == 9 => a.to_string().cmp(&b.to_string()),
+            _ => self.rank().cmp(&other.rank()),
         }
     }
 }
@@ -100,7 +114,7 @@ impl<'a> Map<'a> {
     pub fn from_entries(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Result<Self, EvalError> {
         let mut map = BTreeMap::new();
         for (key, value) in entries {
-            map.insert(Key::new(key)?, value);
+            map.insert(Key::of_entry(key)?, value);
         }
         Ok(Map::Shared(Arc::new(map)))
     }
@@ -178,7 +192,7 @@ impl<'a> Map<'a> {
             if find(map, &key).is_some() {
                 return Ok(Err(key));
             }
-            map.insert(Key::new(key)?, value);
+            map.insert(Key::of_entry(key)?, value);
         }
         Ok(Ok(Map::Shared(shared)))
     }
@@ -198,7 +212,8 @@ impl<'a> Map<'a> {
 }
 
 fn owned<'a>(entries: impl Iterator<Item = (Value<'a>, Value<'a>)>) -> Map<'static> {
-    let map = entries.filter_map(|(key, value)| Some((Key::new(key.into_owned()).ok()?, value.into_owned()))).collect();
+    let map =
+        entries.filter_map(|(key, value)| Some((Key::of_entry(key.into_owned()).ok()?, value.into_owned()))).collect();
     Map::Shared(Arc::new(map))
 }
 
@@ -225,7 +240,6 @@ fn find<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Optio
         Value::Double(number) => exact(Value::Double(*number))
             .or_else(|| super::order::double_to_int_lossless(*number).and_then(|number| exact(Value::Int(number))))
             .or_else(|| super::order::double_to_uint_lossless(*number).and_then(|number| exact(Value::Uint(number)))),
-        Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Opaque(_) | Value::Optional(_) => None,
         other => find_exact(map, other),
     }
 }
