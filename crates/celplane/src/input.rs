@@ -168,7 +168,7 @@ mod tests {
         for (argument, message) in [
             ("x", "expected NAME=VALUE or NAME:TYPE=VALUE"),
             ("1x=1", "`1x` is no name"),
-            ("x:lst(int)=1", "`lst(int)` is no type"),
+            ("x:list(int=1", "`list(int` is no type"),
             ("x:int=a", "`\"a\"` is no int"),
             ("x:uint=-1", "not an unsigned integer"),
         ] {
