@@ -1,7 +1,7 @@
 //! Calls: operands, code, price.
 
 use super::machine::{Evaluated, Machine};
-use super::node::{CallNode, Code, Node};
+use super::node::{CallNode, Code, Kind, Node};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
 use crate::env::{Implementation, Resolved};
@@ -12,11 +12,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
         match &*call.operands {
             [operand] => {
-                let operands = [as_operand(self.eval(operand))?];
+                let operands = [as_operand(self.eval_operand(operand))?];
                 self.finish_call(call, &operands)
             }
             [left, right] if !call.stops_early => {
-                let operands = [as_operand(self.eval(left))?, as_operand(self.eval(right))?];
+                let operands = [as_operand(self.eval_operand(left))?, as_operand(self.eval_operand(right))?];
                 self.finish_call(call, &operands)
             }
             [first, second, third] => {
@@ -34,6 +34,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                     None => self.finish_call(call, &operands),
                 }
             }
+        }
+    }
+
+    /// The value of an operand: most are variables and constants, and need no further call.
+    #[inline(always)]
+    fn eval_operand(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match &node.kind {
+            Kind::Attribute(attribute) if !T::ENABLED => self.eval_attribute(attribute),
+            Kind::Constant(Value::String(text)) if !T::ENABLED => Ok(Value::str(text)),
+            Kind::Constant(value) if !T::ENABLED => Ok(value.borrowed()),
+            _ => self.eval(node),
         }
     }
 
@@ -55,7 +66,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     /// Calls, if no operand failed, and charges in either case.
-    #[inline]
+    #[inline(always)]
     fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
         if operands.iter().any(is_failed) {
             return self.finish_failed_call(call, operands);
@@ -87,8 +98,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     #[inline(never)]
     pub(super) fn eval_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Evaluated<'a> {
-        let left = as_operand(self.eval(&operands.0))?;
-        let right = as_operand(self.eval(&operands.1))?;
+        let left = as_operand(self.eval_operand(&operands.0))?;
+        let right = as_operand(self.eval_operand(&operands.1))?;
         // `==` of values of library types costs 1 whatever their size; Kubernetes says nothing about `!=`.
         let is_opaque = matches!(left, Value::Opaque(_)) && !negated;
         self.charge(if is_opaque { 1 } else { equality_cost(&left, &right) })?;
@@ -140,7 +151,7 @@ fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
     traversal_cost(left.size().min(right.size()))
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
     match code {
         Code::Native(function) => function(operands),

@@ -107,6 +107,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         match &fold.condition {
             FoldCondition::Always => Ok(false),
             FoldCondition::Until(end) => {
+                // Reading the accumulator, negating it, asking.
                 self.charge(1)?;
                 if *end {
                     self.charge(1)?;

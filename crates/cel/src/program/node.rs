@@ -67,19 +67,43 @@ pub(super) struct Attribute {
     pub(super) qualifiers: Vec<Qualifier>,
     /// `has(…)`: the last qualifier only asks.
     pub(super) presence_test: bool,
-    /// A variable with constant keys, none of them optional: the way of most attributes.
-    pub(super) plain: bool,
+    /// How much there is to it.
+    pub(super) way: Way,
+}
+
+/// How much there is to an attribute: most are variables, and most of these have one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A variable of a comprehension, and nothing else.
+    Local,
+    /// A variable of the environment, and nothing else.
+    Variable,
+    /// A variable of the environment and one constant key.
+    Field,
+    /// Anything.
+    Any,
 }
 
 impl Attribute {
     pub(super) fn new(base: Base) -> Self {
-        let plain = matches!(base, Base::Variable(_) | Base::Local(_));
-        Attribute { base, qualifiers: Vec::new(), presence_test: false, plain }
+        let way = match base {
+            Base::Local(_) => Way::Local,
+            Base::Variable(_) => Way::Variable,
+            _ => Way::Any,
+        };
+        Attribute { base, qualifiers: Vec::new(), presence_test: false, way }
     }
 
     pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
-        self.plain &= !optional && matches!(key, QualifierKey::Constant(_));
+        let is_constant = matches!(key, QualifierKey::Constant(_));
+        self.way = if self.way == Way::Variable && is_constant && !optional { Way::Field } else { Way::Any };
         self.qualifiers.push(Qualifier { key, optional });
+    }
+
+    /// Makes it a question whether the last key is there.
+    pub(super) fn test_presence(&mut self) {
+        self.presence_test = true;
+        self.way = Way::Any;
     }
 }
 

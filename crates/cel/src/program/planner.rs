@@ -67,7 +67,9 @@ impl<'t> Planner<'t> {
                 let key = QualifierKey::Constant(Value::string(field.as_str()));
                 let mut attribute = into_qualified(operand);
                 attribute.push(key, false);
-                attribute.presence_test = *test_only;
+                if *test_only {
+                    attribute.test_presence();
+                }
                 Kind::Attribute(Box::new(attribute))
             }
             ExprKind::Call { function, target, args } => return self.plan_call(id, function, *target, args),
