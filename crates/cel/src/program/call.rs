@@ -5,7 +5,7 @@ use super::node::{CallNode, Code, Node};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
 use crate::env::{Implementation, Resolved};
-use crate::value::{ErrorKind, EvalError, Unknown, Value};
+use crate::value::{ErrorKind, EvalError, Str, Unknown, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
@@ -22,6 +22,13 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 self.eval_operand(first, left)?;
                 self.eval_operand(second, right)?;
                 self.finish_call(call, &operands)
+            }
+            [first, second] => {
+                let mut operands = [Value::Null, Value::Null];
+                match self.eval_in_order(&[first, second], &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
+                }
             }
             [first, second, third] => {
                 let mut operands = [Value::Null, Value::Null, Value::Null];
@@ -108,7 +115,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.eval_operand(&operands.1, &mut right)?;
         // Most comparisons are of text.
         if let (Value::String(left), Value::String(right)) = (&left, &right) {
-            self.charge(traversal_cost(left.code_points().min(right.code_points()) as u64))?;
+            self.charge(text_comparison_cost(left, right))?;
             return Ok(Tested::Is((left.as_str() == right.as_str()) != negated));
         }
         self.test_any_equality(&left, &right, negated)
@@ -137,6 +144,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Err(_) if negated => Ok(Tested::Is(true)),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The shorter text is read from end to end.
+#[inline]
+fn text_comparison_cost(left: &Str<'_>, right: &Str<'_>) -> u64 {
+    match left.len().min(right.len()) {
+        0 => 0,
+        // At most ten bytes are at most ten code points, and cost 1.
+        1..=10 => 1,
+        _ => traversal_cost(left.code_points().min(right.code_points()) as u64),
     }
 }
 
