@@ -274,7 +274,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Go's zero value, as JSON shows it.
-fn zero(kind: Kind) -> Value {
+pub(super) fn zero(kind: Kind) -> Value {
     match kind {
         Kind::Bool => false.into(),
         Kind::Int32 | Kind::Int64 | Kind::IntOrString => 0_i64.into(),
