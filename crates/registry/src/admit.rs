@@ -6,12 +6,21 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
+use api::types::{Type, decode};
 
-use crate::decode::{DecodeError, Decoded, decode, normalize};
 use crate::defaults;
 use crate::document::{Edit, Read};
 use crate::meta;
 use crate::strategy::{Context, Resource};
+
+/// An object that was read, with defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The object in normal form.
+    pub object: Value,
+    /// What strict field validation complains about: `unknown field "spec.bogus"`.
+    pub strict_errors: Vec<String>,
+}
 
 /// An object that is accepted.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +38,8 @@ pub struct Accepted {
 #[non_exhaustive]
 pub enum Refused {
     /// The document is no object of its type.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
+    #[error("{0}")]
+    Decode(String),
     /// The request does not fit the object.
     #[error("{0}")]
     BadRequest(String),
@@ -50,14 +59,15 @@ pub enum Refused {
 ///
 /// # Errors
 /// The document does not fit the type.
-pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Decoded, Refused> {
+pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document, Refused> {
     let Some(of) = resource.object_type() else {
         return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
     };
-    let mut decoded = decode(of, document)?;
-    defaults::apply(of, &mut decoded.object, now);
-    decoded.object = normalize(of, &decoded.object);
-    Ok(decoded)
+    let decoded = decode(of, document).map_err(Refused::Decode)?;
+    let mut object = decoded.value;
+    defaults::apply(of, &mut object, now);
+    let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    Ok(Document { object: normalize(of, &object), strict_errors })
 }
 
 /// Admits a new object.
@@ -65,7 +75,7 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Decoded,
 /// # Errors
 /// Why it is refused.
 pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
-    let Decoded { mut object, strict_errors } = read(resource, document, context.now)?;
+    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
     let metadata = object.make("metadata");
     for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.unset(name);
@@ -97,7 +107,7 @@ pub fn update(
     subresource: Option<&str>,
     context: &Context<'_>,
 ) -> Result<Accepted, Refused> {
-    let Decoded { mut object, strict_errors } = read(resource, document, context.now)?;
+    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
     let mut warnings = merge_owners(object.make("metadata"));
     check_namespace(resource, &mut object, context)?;
     prepare_update(resource, &mut object, old, subresource, context);
@@ -246,4 +256,9 @@ fn merge_owners(metadata: &mut Value) -> Vec<String> {
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
         duplicates.join(", ")
     )]
+}
+
+/// Brings an object that was changed back into normal form.
+fn normalize(of: &'static Type, object: &Value) -> Value {
+    decode(of, object).map_or_else(|_| object.clone(), |decoded| decoded.value)
 }

@@ -1,6 +1,6 @@
 //! Reading documents in normal form: what is missing is the zero value of its type.
 //!
-//! Validators know the type of every field they ask for, and [`decode`](crate::decode) made sure that documents have
+//! Validators know the type of every field they ask for, and decoding made sure that documents have
 //! it; so these readers never fail. Changing a document goes through [`Edit`].
 
 use api::Quantity;

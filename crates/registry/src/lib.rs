@@ -1,8 +1,7 @@
-//! What each resource means: decoding, defaults, gated fields, create and update validation.
+//! What each resource means: defaults, gated fields, create and update validation.
 //!
 //! The crate is pure: time, uids, features and the compiler of expressions are arguments. In reading order:
 //!
-//! - [`decode`]: a document as an object of its built-in type, in normal form, with Go's decode errors.
 //! - [`defaults`]: what is filled in, by type.
 //! - [`strategy`]: the row of a resource, and what its functions may know; [`resources`] is the table.
 //! - [`admit`]: the steps in order, for servers, tools and tests.
@@ -12,7 +11,6 @@
 
 pub mod admit;
 mod core;
-pub mod decode;
 pub mod defaults;
 mod document;
 pub mod expressions;

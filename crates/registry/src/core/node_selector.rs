@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::semver::Semver;
+use api::semver::Version;
 
 use crate::document::Read;
 use crate::expressions::{self, Expressions, Place};
@@ -99,7 +99,7 @@ fn validate_requirement(requirement: &Value, rules: Rules<'_>, at: &Path<'_>, er
                 errors.required(at.child("values"), detail);
             }
             for value in requirement.texts("values") {
-                if let Err(error) = Semver::parse_tolerant(value) {
+                if let Err(error) = Version::parse_tolerant(value) {
                     errors.invalid(at.child("values"), requirement.field("values").clone(), error.to_string());
                 }
             }

@@ -29,8 +29,6 @@ use crate::document::Read;
 use crate::meta;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
-pub(crate) use self::probes::{validate_port, validate_port_number};
-
 pub(crate) const STRATEGY: Strategy = Strategy {
     prepare_create: prepare::create,
     validate_create,

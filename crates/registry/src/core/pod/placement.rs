@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::semver::Semver;
+use api::semver::Version;
 
 use super::options::Options;
 use crate::core::node_selector;
@@ -69,7 +69,7 @@ fn validate_toleration(toleration: &Value, options: &Options<'_>, at: &Path<'_>,
         // Kubernetes names the gated operators among those that are supported.
         "Lt" | "Gt" => errors.not_supported(at.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]),
         "SemverLt" | "SemverGt" | "SemverEq" if options.allow_semver => {
-            if let Err(error) = Semver::parse_tolerant(value) {
+            if let Err(error) = Version::parse_tolerant(value) {
                 errors.invalid(at.child("value"), value, error.to_string());
             }
         }
