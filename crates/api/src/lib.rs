@@ -13,6 +13,7 @@
 
 pub mod apiextensions;
 pub mod apps;
+pub mod base64;
 pub mod batch;
 pub mod coordination;
 pub mod core;
