@@ -205,6 +205,9 @@ fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[
     if errors.is_empty() {
         return Ok(());
     }
+    // Several rules may say the same; users hear it once.
+    let mut seen = std::collections::HashSet::new();
+    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string())).collect();
     let name = object.field("metadata").text("name");
     let message = errors.invalid_message(&resource.qualified_kind(), name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
