@@ -123,6 +123,9 @@ pub fn update(
 /// Resets what users may not set in a new object, and drops what is gated.
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
+    if let Some(of) = resource.object_type() {
+        *object = normalize(of, object);
+    }
 }
 
 /// What is wrong with a new object.

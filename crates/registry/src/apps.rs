@@ -75,12 +75,22 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
 };
 
 pub(crate) const DAEMON_SET: Strategy = Strategy {
-    prepare_create: workload::prepare_create,
+    prepare_create: |set, context| {
+        workload::prepare_create(set, context);
+        let generation = template_generation(set).max(1);
+        set_template_generation(set, generation);
+    },
     validate_create: |set, context, errors| {
         meta::validate(set, true, names::dns1123_subdomain, errors);
         validate_daemon_set(set, None, context, errors);
     },
-    prepare_update: workload::prepare_update,
+    prepare_update: |set, old, context| {
+        workload::prepare_update(set, old, context);
+        let template = |it: &Value| it.field("spec").field("template").clone();
+        let is_same = same(&template(set), &template(old));
+        let generation = template_generation(old).saturating_add(i64::from(!is_same));
+        set_template_generation(set, generation);
+    },
     validate_update: |set, old, context, errors| {
         meta::validate_update(set, old, errors);
         validate_fixed_selector(set, old, errors);
@@ -127,6 +137,29 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     )],
     ..PLAIN
 };
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// How often the template of a DaemonSet changed; a field inside Kubernetes, an annotation outside.
+fn template_generation(set: &Value) -> i64 {
+    let text = set.field("metadata").map("annotations").get(TEMPLATE_GENERATION).and_then(Value::as_str);
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+fn set_template_generation(set: &mut Value, generation: i64) {
+    set.make("metadata").make("annotations").set(TEMPLATE_GENERATION, generation.to_string());
+}
+
+/// A strategy as internal structs hold it: some fields are no pointers there.
+fn shown_strategy(kind: &str, strategy: &Value, names: &[&str]) -> BadValue {
+    let mut strategy = strategy.clone();
+    if let Some(rolling) = strategy.get_mut("rollingUpdate") {
+        for name in names {
+            rolling.set_missing(name, 0_i64);
+        }
+    }
+    render::internal("k8s.io/api/apps/v1", kind, &strategy)
+}
 
 fn validate_fixed_selector(object: &Value, old: &Value, errors: &mut Errors) {
     let selector = |it: &Value| it.field("spec").field("selector").clone();
@@ -229,7 +262,7 @@ fn validate_deployment_strategy(strategy: &Value, at: &Path<'_>, errors: &mut Er
         }
         _ => errors.not_supported(
             *at,
-            render::internal("k8s.io/api/apps/v1", "DeploymentStrategy", strategy),
+            shown_strategy("DeploymentStrategy", strategy, &["maxUnavailable", "maxSurge"]),
             &["Recreate", "RollingUpdate"],
         ),
     }
@@ -331,7 +364,7 @@ fn validate_daemon_set_strategy(strategy: &Value, at: &Path<'_>, errors: &mut Er
         }
         _ => errors.not_supported(
             *at,
-            render::internal("k8s.io/api/apps/v1", "DaemonSetUpdateStrategy", strategy),
+            shown_strategy("DaemonSetUpdateStrategy", strategy, &["maxUnavailable", "maxSurge"]),
             &["RollingUpdate", "OnDelete"],
         ),
     }
@@ -472,7 +505,9 @@ fn validate_stateful_set_strategy(strategy: &Value, at: &Path<'_>, errors: &mut 
     match (strategy.text("type"), rolling) {
         ("", _) => errors.required(*at, ""),
         ("OnDelete", Some(rolling)) => {
-            let shown = render::internal("k8s.io/api/apps/v1", "RollingUpdateStatefulSetStrategy", rolling);
+            let mut rolling = rolling.clone();
+            rolling.set_missing("partition", 0_i64);
+            let shown = render::internal("k8s.io/api/apps/v1", "RollingUpdateStatefulSetStrategy", &rolling);
             errors.invalid(at.child("rollingUpdate"), shown, "only allowed for updateStrategy 'RollingUpdate'");
         }
         ("RollingUpdate", Some(rolling)) => {
@@ -489,7 +524,7 @@ fn validate_stateful_set_strategy(strategy: &Value, at: &Path<'_>, errors: &mut 
         }
         ("OnDelete" | "RollingUpdate", None) => {}
         _ => {
-            let shown = render::internal("k8s.io/api/apps/v1", "StatefulSetUpdateStrategy", strategy);
+            let shown = shown_strategy("StatefulSetUpdateStrategy", strategy, &["partition"]);
             errors.invalid(*at, shown, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
@@ -506,8 +541,16 @@ fn validate_stateful_set_update(set: &Value, old: &Value, context: &Context<'_>,
     let (spec, old_spec, at) = (set.field("spec"), old.field("spec"), Path::new("spec"));
     for name in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
         if !same(spec.field(name), old_spec.field(name)) {
-            // Kubernetes shows no value here.
-            errors.invalid(at.child(name), BadValue::Value(Value::Null), meta::IMMUTABLE);
+            let value = spec.field(name);
+            let shown = match name {
+                "volumeClaimTemplates" if !value.is_null() => {
+                    let claims = spec.list(name);
+                    render::list("k8s.io/api/core/v1", "PersistentVolumeClaim", claims)
+                }
+                "serviceName" => spec.text(name).into(),
+                _ => value.clone().into(),
+            };
+            errors.invalid(at.child(name), shown, meta::IMMUTABLE);
         }
     }
 }

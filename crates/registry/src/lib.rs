@@ -11,6 +11,7 @@
 
 pub mod admit;
 mod apps;
+mod batch;
 mod coordination;
 mod core;
 pub mod defaults;

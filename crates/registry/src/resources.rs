@@ -1,7 +1,7 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apps, coordination, core, scheduling, storage};
+use crate::{apps, batch, coordination, core, scheduling, storage};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -25,6 +25,8 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("apps", "v1", "Deployment", apps::DEPLOYMENT),
     namespaced("apps", "v1", "ReplicaSet", apps::REPLICA_SET),
     namespaced("apps", "v1", "StatefulSet", apps::STATEFUL_SET),
+    namespaced("batch", "v1", "CronJob", batch::CRON_JOB),
+    namespaced("batch", "v1", "Job", batch::JOB),
     namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
     namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
     cluster("scheduling.k8s.io", "v1", "PriorityClass", scheduling::PRIORITY_CLASS),
