@@ -1,9 +1,9 @@
 //! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
 
-use super::machine::{Evaluated, Machine};
+use super::machine::{Evaluated, Machine, put};
 use super::node::{Attribute, Base, Conditional, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
-use crate::value::{ErrorKind, EvalError, Value};
+use crate::value::{ErrorKind, EvalError, Str, Value};
 
 /// What a value is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,16 +18,30 @@ enum Ask {
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The value of an attribute as a part of the expression of its own: a variable or selection costs 1.
-    #[inline]
     pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let mut value = Value::Null;
+        self.eval_attribute_into(attribute, &mut value)?;
+        Ok(value)
+    }
+
+    /// The same, written to where it is needed.
+    #[inline]
+    pub(super) fn eval_attribute_into(
+        &mut self,
+        attribute: &'a Attribute,
+        out: &mut Value<'a>,
+    ) -> Result<(), EvalError> {
         match (attribute.way, &attribute.base, attribute.qualifiers.as_slice()) {
             (Way::Local, Base::Local(slot), _) => {
                 self.charge(1)?;
                 match self.slot(*slot) {
-                    Some(Value::Error(error)) => Err(error.clone()),
-                    Some(value) => Ok(value.clone()),
-                    None => Ok(Value::Null),
+                    // The commonest variables are keys and elements that borrow their text.
+                    Some(Value::String(Str::Borrowed(text))) => put(out, Value::str(text)),
+                    Some(Value::Error(error)) => return Err(error.clone()),
+                    Some(value) => put(out, value.clone()),
+                    None => {}
                 }
+                Ok(())
             }
             (Way::Field, Base::Variable(name), [Qualifier { key: QualifierKey::Constant(key), .. }]) => {
                 let found = match (self.input.resolve(name), key) {
@@ -36,16 +50,22 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                     _ => None,
                 };
                 match found {
-                    None | Some(Value::Error(_)) => self.eval_any_attribute(attribute),
+                    None | Some(Value::Error(_)) => {
+                        put(out, self.eval_any_attribute(attribute)?);
+                        Ok(())
+                    }
                     Some(value) => {
                         // The key, and the variable.
                         self.charge(1)?;
-                        self.charge(1)?;
-                        Ok(value)
+                        put(out, value);
+                        self.charge(1)
                     }
                 }
             }
-            _ => self.eval_any_attribute(attribute),
+            _ => {
+                put(out, self.eval_any_attribute(attribute)?);
+                Ok(())
+            }
         }
     }
 

@@ -50,7 +50,9 @@ pub(super) enum Kind {
     Map(Box<[Entry]>),
     /// `Type{field: a}`
     Struct(Box<StructNode>),
-    /// A comprehension.
+    /// `all`, `exists`
+    Quantifier(Box<Quantifier>),
+    /// Any other comprehension.
     Fold(Box<Fold>),
 }
 
@@ -205,6 +207,17 @@ pub(super) struct StructNode {
     pub(super) provider: Arc<dyn TypeProvider>,
 }
 
+/// `all` and `exists`, whose accumulator is a truth value that nothing but the loop sees.
+#[derive(Debug)]
+pub(super) struct Quantifier {
+    pub(super) range: Node,
+    pub(super) variable: usize,
+    pub(super) second_variable: Option<usize>,
+    /// What ends the loop: true for `exists`, false for `all`.
+    pub(super) decisive: bool,
+    pub(super) predicate: Node,
+}
+
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) range: Node,
@@ -223,8 +236,6 @@ pub(super) struct Fold {
 pub(super) enum FoldCondition {
     /// To its end.
     Always,
-    /// Until the accumulator is this: `@not_strictly_false(accumulator)`, or the same of its negation.
-    Until(bool),
     /// While this is not false.
     While(Node),
 }
@@ -234,8 +245,6 @@ pub(super) enum FoldCondition {
 pub(super) enum FoldStep {
     /// It becomes the value of an expression.
     Assign(Node),
-    /// `accumulator || predicate` where the flag is true, `accumulator && predicate` where it is false.
-    Logic(bool, Node),
     /// `accumulator + list`, in place.
     Append(Node),
     /// `condition ? accumulator + list : accumulator`, in place.
