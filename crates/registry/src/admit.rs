@@ -123,6 +123,9 @@ pub fn update(
 /// Resets what users may not set in a new object, and drops what is gated.
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
+    if let Some(of) = resource.object_type() {
+        *object = normalize(of, object);
+    }
 }
 
 /// What is wrong with a new object.
@@ -205,6 +208,9 @@ fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[
     if errors.is_empty() {
         return Ok(());
     }
+    // Several rules may say the same; users hear it once.
+    let mut seen = std::collections::HashSet::new();
+    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string())).collect();
     let name = object.field("metadata").text("name");
     let message = errors.invalid_message(&resource.qualified_kind(), name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })

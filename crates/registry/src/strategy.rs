@@ -102,6 +102,10 @@ impl Resource {
     /// The kind as messages name it: with `.GROUP` if it has one.
     #[must_use]
     pub fn qualified_kind(&self) -> String {
+        // Events of both groups are one kind inside.
+        if self.group == "events.k8s.io" {
+            return self.kind.to_owned();
+        }
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
     }
 }

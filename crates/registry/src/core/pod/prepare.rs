@@ -168,9 +168,13 @@ pub(crate) fn drop_disabled_fields(spec: &mut Value, old: Option<&Value>) {
                 mount.unset("bindMountOptions");
             }
             if let Some(lifecycle) = container.get_mut("lifecycle") {
+                let had_signal = lifecycle.has("stopSignal");
                 lifecycle.unset("stopSignal");
                 for name in ["postStart", "preStop"] {
                     drop_protocol(lifecycle.get_mut(name));
+                }
+                if had_signal && !lifecycle.has("postStart") && !lifecycle.has("preStop") {
+                    container.unset("lifecycle");
                 }
             }
             for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
