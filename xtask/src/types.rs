@@ -355,7 +355,7 @@ fn group_version(package: &str) -> Option<(String, String)> {
 }
 
 /// `k8s.io/api/core/v1.Pod` → `io.k8s.api.core.v1.Pod`.
-fn schema_name(name: &str) -> String {
+pub(crate) fn schema_name(name: &str) -> String {
     name.replacen("k8s.io/", "io.k8s.", 1).replace('/', ".")
 }
 

@@ -4,7 +4,7 @@
 //! global. In reading order:
 //!
 //! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`int_or_string`], and the shapes of [`names`].
-//! - **Documents**: [`json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
+//! - **Documents**: [`mod@json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
 //!   it; [`json_path`] finds parts of it.
 //! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
 //! - **Typed views** of what Celplane interprets, by API group: [`core`], [`apps`], [`batch`], [`resource`],

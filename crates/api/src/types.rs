@@ -5,10 +5,12 @@
 //! place.
 
 mod decode;
+mod descriptions;
 mod internal;
 mod table;
 
 pub use decode::{Decoded, decode};
+pub use descriptions::{Description, FieldDescription, describe};
 pub use internal::internal_form;
 
 /// A struct type.
