@@ -92,6 +92,7 @@ fn check(input: &Value, expected: &Value) -> Option<String> {
         now: "2000-01-01T00:00:00Z",
         uid: "00000000-0000-4000-8000-000000000001",
         name_suffix: "bcdfg",
+        namespace_allows_admin_access: false,
     };
     // Malformed managed fields are dropped by the server before validation; answers were recorded without any.
     drop_managed_fields(&mut document);
