@@ -68,7 +68,7 @@ fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
         errors.invalid(at, name, "must be no more than 253 bytes");
     }
     if !is_caseless {
-        errors.invalid(at, name, "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex used for validation is '[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*')");
+        errors.invalid(at, name, "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
     }
     if name.len() > 63 {
         errors.too_long_characters(at, 63);

@@ -25,7 +25,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
     validate_create: |claim, context, errors| {
         validate_admin_access(claim.field("spec"), &Path::new("spec"), context, errors);
         meta::validate(claim, true, names::dns1123_subdomain, errors);
-        validate_spec(claim.field("spec"), None, context, &Path::new("spec"), errors);
+        validate_spec(claim.field("spec"), None, context, &Path::new("spec")).finish(errors);
     },
     prepare_update: |claim, old, _| {
         claim.set("status", old.field("status").clone());
@@ -58,16 +58,23 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
         validate_admin_access(spec.field("spec"), &at.child("spec"), context, errors);
         meta::validate(template, true, names::dns1123_subdomain, errors);
         validate_template_metadata(spec.field("metadata"), &at.child("metadata"), errors);
-        validate_spec(spec.field("spec"), None, context, &at.child("spec"), errors);
+        validate_spec(spec.field("spec"), None, context, &at.child("spec")).finish(errors);
     },
     prepare_update: |template, _, _| drop_disabled_fields(template.make("spec").make("spec")),
-    validate_update: |template, old, _, errors| {
+    validate_update: |template, old, context, errors| {
+        meta::validate(template, true, names::dns1123_subdomain, errors);
+        let (spec, at) = (template.field("spec"), Path::new("spec"));
+        validate_template_metadata(spec.field("metadata"), &at.child("metadata"), errors);
+        let old_spec = old.field("spec").field("spec");
+        let findings = validate_spec(spec.field("spec"), Some(old_spec), context, &at.child("spec"));
+        errors.append(findings.written);
         meta::validate_update(template, old, errors);
         if !same(template.field("spec"), old.field("spec")) {
             let package = "k8s.io/api/resource/v1";
             let shown = render::internal(package, "ResourceClaimTemplateSpec", template.field("spec"));
             errors.invalid(Path::new("spec"), shown, IMMUTABLE);
         }
+        errors.append(findings.declared);
     },
     ..PLAIN
 };
@@ -141,13 +148,7 @@ impl<'a> Requests<'a> {
 }
 
 /// The spec of a claim; `old` is one that used features before.
-pub(super) fn validate_spec(
-    spec: &Value,
-    old: Option<&Value>,
-    context: &Context<'_>,
-    at: &Path<'_>,
-    errors: &mut Errors,
-) {
+fn validate_spec(spec: &Value, old: Option<&Value>, context: &Context<'_>, at: &Path<'_>) -> Findings {
     let mut findings = Findings::default();
     let devices = spec.field("devices");
     let at = at.child("devices");
@@ -175,7 +176,7 @@ pub(super) fn validate_spec(
             config::validate(config, false, &here, &mut findings);
         }
     }
-    findings.finish(errors);
+    findings
 }
 
 fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findings: &mut Findings) {

@@ -216,9 +216,8 @@ fn validate_attribute(attribute: &Value, at: &Path<'_>, findings: &mut Findings)
         [] => findings.declared.invalid(*at, "", format!("must specify one of: {quoted}")),
         [_] => {}
         several => {
-            let shown: Vec<_> = several.iter().map(|name| format!("`{name}`")).collect();
             let detail = format!("must specify exactly one of: {quoted}");
-            findings.declared.invalid(*at, format!("{{{}}}", shown.join(", ")), detail);
+            findings.declared.invalid(*at, format!("{{{}}}", several.join(", ")), detail);
         }
     }
 }
