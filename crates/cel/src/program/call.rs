@@ -67,7 +67,10 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.charge(call.price.actual(operands, result.as_ref()))?;
         match result {
             Err(error) => undetermined_is_unknown(error),
-            ok => ok,
+            Ok(value) => {
+                self.count_result(&value)?;
+                Ok(value)
+            }
         }
     }
 
@@ -102,6 +105,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         match left.equals(&right) {
             Ok(equal) => Ok(Value::Bool(equal != negated)),
             Err(error) if error.kind() == ErrorKind::Undetermined => undetermined_is_unknown(error),
+            Err(fatal) if fatal.is_fatal() => Err(fatal),
             // An error is not equal, so `!=` is true.
             Err(_) if negated => Ok(Value::Bool(true)),
             Err(error) => Err(error),
