@@ -1,20 +1,43 @@
 //! Kubernetes objects as data: it parses and holds, it never decides.
 //!
-//! Scalars first ([`quantity`], [`semver`]); every component and every offline tool reads objects through this crate. It is
-//! pure: no clock, file, socket or global.
+//! Every component and every offline tool reads objects through this crate, which is pure: no clock, file, socket or
+//! global. In reading order:
+//!
+//! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`int_or_string`], and the shapes of [`names`].
+//! - **Documents**: [`mod@json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
+//!   it; [`json_path`] finds parts of it.
+//! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
+//! - **Typed views** of what Celplane interprets, by API group: [`core`], [`apps`], [`batch`], [`resource`],
+//!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
+//! - **What users see and set**: [`field`] errors, [`features`] gates, and text [as Go prints it](go_text).
 
+pub mod apiextensions;
+pub mod apps;
+pub mod base64;
+pub mod batch;
+pub mod coordination;
+pub mod core;
 pub mod duration;
 pub mod features;
 pub mod field;
+pub mod field_selector;
 pub mod go_text;
 pub mod int_or_string;
 pub mod json;
 pub mod json_path;
+pub mod labels;
+pub mod meta;
+pub mod names;
+pub mod policy;
 pub mod quantity;
+pub mod resource;
+pub mod scheduling;
 pub mod semver;
+pub mod storage;
 pub mod structural_schema;
 pub mod time;
 pub mod types;
+mod view;
 pub mod yaml;
 
 pub use quantity::Quantity;

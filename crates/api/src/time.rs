@@ -102,6 +102,22 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
     }
 }
 
+/// A time that is written with six digits of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MicroTime(pub Timestamp);
+
+impl serde::Serialize for MicroTime {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_zero() { serializer.serialize_none() } else { serializer.serialize_str(&self.0.to_micro_string()) }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for MicroTime {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <Timestamp as serde::Deserialize>::deserialize(deserializer).map(Self)
+    }
+}
+
 struct Parser<'a> {
     whole: &'a str,
     rest: &'a str,

@@ -4,8 +4,6 @@ mod commands;
 mod input;
 mod language;
 mod literal;
-mod places;
-mod typed_json;
 
 use std::process::ExitCode;
 

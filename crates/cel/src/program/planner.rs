@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::call;
 use super::node::{
     Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind,
-    Member, Node, QualifierKey, StructNode,
+    Member, Node, QualifierKey, Quantifier, StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
@@ -60,21 +60,26 @@ impl<'t> Planner<'t> {
             return Ok(Node { id, kind });
         }
         let kind = match &expr.kind {
-            ExprKind::Literal(literal) => Kind::Constant(literal_value(literal)),
+            ExprKind::Literal(literal) => Kind::Constant(Value::from(literal)),
             ExprKind::Ident(name) => self.plan_variable(name, name.starts_with('.')),
             ExprKind::Select { operand, field, test_only } => {
                 let operand = self.plan(*operand)?;
                 let key = QualifierKey::Constant(Value::string(field.as_str()));
                 let mut attribute = into_qualified(operand);
                 attribute.push(key, false);
-                attribute.presence_test = *test_only;
+                if *test_only {
+                    attribute.test_presence();
+                }
                 Kind::Attribute(Box::new(attribute))
             }
             ExprKind::Call { function, target, args } => return self.plan_call(id, function, *target, args),
             ExprKind::List(elements) => self.plan_list(elements)?,
             ExprKind::Map(entries) => self.plan_map(entries)?,
             ExprKind::Struct { type_name, fields } => self.plan_struct(id, type_name, fields)?,
-            ExprKind::Comprehension(it) => Kind::Fold(Box::new(self.plan_fold(it)?)),
+            ExprKind::Comprehension(it) => match self.plan_quantifier(it)? {
+                Some(kind) => kind,
+                None => Kind::Fold(Box::new(self.plan_fold(it)?)),
+            },
         };
         Ok(Node { id, kind })
     }
@@ -262,10 +267,12 @@ impl<'t> Planner<'t> {
         if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
             self.scopes.push((name, Local::Slot(slot)));
         }
-        let condition = self.plan_condition(it)?;
+        let condition = match self.plan(it.condition)? {
+            condition if matches!(condition.constant(), Some(Value::Bool(true))) => FoldCondition::Always,
+            condition => FoldCondition::While(condition),
+        };
         let step = match &init {
             Some(Value::List(_)) => self.plan_list_step(it)?,
-            Some(Value::Bool(_)) => self.plan_logic_step(it)?,
             _ => FoldStep::Assign(self.plan(it.step)?),
         };
         self.scopes.truncate(depth.saturating_add(1));
@@ -274,40 +281,58 @@ impl<'t> Planner<'t> {
         Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
     }
 
-    /// Recognizes how `all` and `exists` stop.
-    fn plan_condition(&mut self, it: &'t Comprehension) -> Result<FoldCondition, PlanError> {
-        let ast = &self.typed.ast;
-        if let ExprKind::Literal(Literal::Bool(true)) = &ast[it.condition].kind {
-            return Ok(FoldCondition::Always);
+    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
+    fn plan_quantifier(&mut self, it: &'t Comprehension) -> Result<Option<Kind>, PlanError> {
+        let Some((decisive, predicate)) = self.quantified(it) else { return Ok(None) };
+        let range = self.plan(it.range)?;
+        let variable = self.new_slot();
+        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let depth = self.scopes.len();
+        self.scopes.push((&it.variable, Local::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
+            self.scopes.push((name, Local::Slot(slot)));
         }
-        if let ExprKind::Call { function, args, .. } = &ast[it.condition].kind
-            && *function == operator::NOT_STRICTLY_FALSE
-            && let [operand] = args.as_slice()
-        {
-            if self.is_ident(*operand, &it.accumulator) {
-                return Ok(FoldCondition::Until(false));
-            }
-            if let ExprKind::Call { function, args, .. } = &ast[*operand].kind
-                && *function == operator::LOGICAL_NOT
-                && let [operand] = args.as_slice()
-                && self.is_ident(*operand, &it.accumulator)
-            {
-                return Ok(FoldCondition::Until(true));
-            }
-        }
-        Ok(FoldCondition::While(self.plan(it.condition)?))
+        let predicate = self.plan(predicate)?;
+        self.scopes.truncate(depth);
+        let quantifier = Quantifier { range, variable, second_variable, decisive, predicate };
+        Ok(Some(Kind::Quantifier(Box::new(quantifier))))
     }
 
-    /// Recognizes what `all` and `exists` do with their accumulator.
-    fn plan_logic_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
-        if let ExprKind::Call { function, args, .. } = &self.typed.ast[it.step].kind
-            && let [left, predicate] = args.as_slice()
-            && self.is_ident(*left, &it.accumulator)
-            && (*function == operator::LOGICAL_OR || *function == operator::LOGICAL_AND)
-        {
-            return Ok(FoldStep::Logic(*function == operator::LOGICAL_OR, self.plan(*predicate)?));
+    /// What ends the loop, and its predicate.
+    fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
+        let ast = &self.typed.ast;
+        let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
+        let decisive = !init;
+        let joins = if decisive { operator::LOGICAL_OR } else { operator::LOGICAL_AND };
+        let [accumulator, predicate] = self.operands_of(it.step, &joins)? else { return None };
+        let [mut asked] = *self.operands_of(it.condition, &operator::NOT_STRICTLY_FALSE)? else { return None };
+        if decisive {
+            let [negated] = *self.operands_of(asked, &operator::LOGICAL_NOT)? else { return None };
+            asked = negated;
         }
-        Ok(FoldStep::Assign(self.plan(it.step)?))
+        let is_quantifier = self.is_ident(*accumulator, &it.accumulator)
+            && self.is_ident(asked, &it.accumulator)
+            && self.is_ident(it.result, &it.accumulator)
+            && !self.reads(*predicate, &it.accumulator);
+        is_quantifier.then_some((decisive, *predicate))
+    }
+
+    fn operands_of(&self, id: ExprId, name: &Name) -> Option<&'t [ExprId]> {
+        match &self.typed.ast[id].kind {
+            ExprKind::Call { function, target: None, args } if function == name => Some(args),
+            _ => None,
+        }
+    }
+
+    /// The name is read somewhere below, other than as the accumulator of a loop of its own.
+    fn reads(&self, id: ExprId, name: &Name) -> bool {
+        match &self.typed.ast[id].kind {
+            ExprKind::Ident(ident) => ident == name,
+            ExprKind::Comprehension(it) if it.accumulator == *name => {
+                self.reads(it.range, name) || self.reads(it.init, name)
+            }
+            kind => kind.children().any(|child| self.reads(child, name)),
+        }
     }
 
     /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
@@ -546,16 +571,4 @@ fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<C
     let result = call::run(code, name, &values);
     let own = price.actual(&values, result.as_ref());
     Some(Computed { result, cost: cost.saturating_add(own) })
-}
-
-fn literal_value(literal: &Literal) -> Value<'static> {
-    match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(truth) => Value::Bool(*truth),
-        Literal::Int(number) => Value::Int(*number),
-        Literal::Uint(number) => Value::Uint(*number),
-        Literal::Double(number) => Value::Double(*number),
-        Literal::String(text) => Value::string(text.clone()),
-        Literal::Bytes(bytes) => Value::Bytes(crate::value::Bytes::Shared(bytes.clone())),
-    }
 }

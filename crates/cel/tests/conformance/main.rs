@@ -1,6 +1,6 @@
 //! The conformance suite of the CEL specification, as JSON lines in the folder that `CEL_SPEC_DIR` names.
 //!
-//! Out of scope are protobuf messages, `cel.@block`, and the network functions, which are no part of the language's libraries.
+//! Out of scope are protobuf messages, `cel.@block`, and the network functions, which the crate `cel-kubernetes` has and runs.
 //! Every other case passes, or stands in `known_gaps.txt` with its reason; a listed case that passes is an error too.
 
 #![allow(

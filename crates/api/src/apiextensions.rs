@@ -1,0 +1,3 @@
+//! The group of `apiextensions`.
+
+pub mod v1;

@@ -1,0 +1,3 @@
+//! The group `apps`: what keeps pods running.
+
+pub mod v1;

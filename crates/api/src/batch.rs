@@ -1,0 +1,3 @@
+//! The group of `batch`.
+
+pub mod v1;

@@ -1,0 +1,3 @@
+//! The group of `coordination`.
+
+pub mod v1;

@@ -1,0 +1,25 @@
+//! `coordination.k8s.io/v1`: leases.
+
+use crate::json::Text;
+use crate::time::MicroTime;
+use crate::view::{object, view};
+
+object! {
+    /// Who leads, or that a node is alive.
+    pub struct Lease("coordination.k8s.io", "v1") {
+        pub spec: LeaseSpec,
+    }
+}
+
+view! {
+    /// Who holds a lease, and since when.
+    pub struct LeaseSpec {
+        pub holder_identity: Option<Text>,
+        pub lease_duration_seconds: Option<i32>,
+        pub acquire_time: Option<MicroTime>,
+        pub renew_time: Option<MicroTime>,
+        pub lease_transitions: Option<i32>,
+        pub strategy: Option<Text>,
+        pub preferred_holder: Option<Text>,
+    }
+}

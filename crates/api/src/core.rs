@@ -1,0 +1,3 @@
+//! The core group, and what its objects share with others.
+
+pub mod v1;

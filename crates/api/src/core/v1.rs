@@ -1,0 +1,36 @@
+//! `v1`: pods, nodes, volumes, namespaces, events.
+
+mod affinity;
+mod container;
+mod event;
+mod namespace;
+mod node;
+mod pod;
+mod reference;
+mod resources;
+mod toleration;
+mod volume;
+
+pub use affinity::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
+    PodAffinityTerm, PreferredSchedulingTerm, WeightedPodAffinityTerm,
+};
+pub use container::{Container, ContainerPort, ContainerStatus, EphemeralContainer};
+pub use event::{Event, EventSeries, EventSource};
+pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
+pub use node::{
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint, TaintEffect,
+};
+pub use pod::{
+    Binding, HostIp, Pod, PodCondition, PodIp, PodOs, PodReadinessGate, PodResourceClaim, PodResourceClaimStatus,
+    PodSchedulingGate, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
+};
+pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
+pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
+pub use toleration::{Toleration, TolerationOperator};
+pub use volume::{
+    EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,
+    PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, TopologySelectorLabelRequirement,
+    TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
+};

@@ -1,0 +1,49 @@
+//! Containers, as far as scheduler, node agent and controllers look into them.
+
+use super::ResourceRequirements;
+use crate::json::{Text, Value};
+use crate::view::view;
+
+view! {
+    /// A container of a pod.
+    pub struct Container {
+        pub name: Text,
+        pub image: Text,
+        pub ports: Vec<ContainerPort>,
+        pub resources: ResourceRequirements,
+        pub restart_policy: Option<Text>,
+        pub image_pull_policy: Text,
+    }
+
+    /// A container that was added to a running pod.
+    pub struct EphemeralContainer {
+        pub name: Text,
+        pub image: Text,
+        pub resources: ResourceRequirements,
+    }
+
+    /// A port that a container listens on.
+    pub struct ContainerPort {
+        pub name: Text,
+        pub host_port: i32,
+        pub container_port: i32,
+        pub protocol: Text,
+        #[serde(rename = "hostIP")]
+        pub host_ip: Text,
+    }
+
+    /// How a container is doing.
+    pub struct ContainerStatus {
+        pub name: Text,
+        pub state: Option<Value>,
+        pub last_state: Option<Value>,
+        pub ready: bool,
+        pub restart_count: i32,
+        pub image: Text,
+        #[serde(rename = "imageID")]
+        pub image_id: Text,
+        #[serde(rename = "containerID")]
+        pub container_id: Text,
+        pub started: Option<bool>,
+    }
+}

@@ -1,0 +1,125 @@
+//! Nodes and their taints.
+
+use super::ResourceList;
+use crate::json::{Text, Value};
+use crate::time::Timestamp;
+use crate::view::{object, view};
+
+object! {
+    /// A machine that runs pods.
+    pub struct Node("", "v1") {
+        pub spec: NodeSpec,
+        pub status: NodeStatus,
+    }
+}
+
+view! {
+    /// What is wanted of a node.
+    pub struct NodeSpec {
+        #[serde(rename = "podCIDR")]
+        pub pod_cidr: Text,
+        #[serde(rename = "podCIDRs")]
+        pub pod_cidrs: Vec<Text>,
+        #[serde(rename = "providerID")]
+        pub provider_id: Text,
+        pub unschedulable: bool,
+        pub taints: Vec<Taint>,
+    }
+
+    /// Keeps pods away that do not tolerate it.
+    pub struct Taint {
+        pub key: Text,
+        pub value: Text,
+        pub effect: Text,
+        pub time_added: Option<Timestamp>,
+    }
+
+    /// How a node is doing.
+    pub struct NodeStatus {
+        pub capacity: ResourceList,
+        pub allocatable: ResourceList,
+        pub phase: Text,
+        pub conditions: Vec<NodeCondition>,
+        pub addresses: Vec<NodeAddress>,
+        pub node_info: NodeSystemInfo,
+        pub images: Vec<ContainerImage>,
+        pub volumes_in_use: Vec<Text>,
+        pub volumes_attached: Vec<Value>,
+        pub declared_features: Vec<Text>,
+    }
+
+    /// One aspect of a node's state.
+    pub struct NodeCondition {
+        #[serde(rename = "type")]
+        pub condition_type: Text,
+        pub status: Text,
+        pub last_heartbeat_time: Option<Timestamp>,
+        pub last_transition_time: Option<Timestamp>,
+        pub reason: Text,
+        pub message: Text,
+    }
+
+    /// Where a node can be reached.
+    pub struct NodeAddress {
+        #[serde(rename = "type")]
+        pub address_type: Text,
+        pub address: Text,
+    }
+
+    /// What runs on a node.
+    pub struct NodeSystemInfo {
+        #[serde(rename = "machineID")]
+        pub machine_id: Text,
+        #[serde(rename = "systemUUID")]
+        pub system_uuid: Text,
+        #[serde(rename = "bootID")]
+        pub boot_id: Text,
+        pub kernel_version: Text,
+        pub os_image: Text,
+        pub container_runtime_version: Text,
+        pub kubelet_version: Text,
+        pub kube_proxy_version: Text,
+        pub operating_system: Text,
+        pub architecture: Text,
+    }
+
+    /// An image that a node has.
+    pub struct ContainerImage {
+        pub names: Vec<Text>,
+        pub size_bytes: i64,
+    }
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TaintEffect {
+    /// They are not scheduled here.
+    NoSchedule,
+    /// They are rather scheduled elsewhere.
+    PreferNoSchedule,
+    /// They are evicted.
+    NoExecute,
+}
+
+impl TaintEffect {
+    /// The effect of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "NoSchedule" => Self::NoSchedule,
+            "PreferNoSchedule" => Self::PreferNoSchedule,
+            "NoExecute" => Self::NoExecute,
+            _ => return None,
+        })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Amounts of resources, and claims to devices.
+
+use std::collections::BTreeMap;
+
+use crate::json::Text;
+use crate::quantity::Quantity;
+use crate::view::view;
+
+/// Amounts by resource name.
+pub type ResourceList = BTreeMap<Text, Quantity>;
+
+view! {
+    /// What a container or pod needs.
+    pub struct ResourceRequirements {
+        pub limits: ResourceList,
+        pub requests: ResourceList,
+        pub claims: Vec<ResourceClaim>,
+    }
+
+    /// One of the pod's claims, or one request of it.
+    pub struct ResourceClaim {
+        pub name: Text,
+        pub request: Text,
+    }
+}

@@ -1,0 +1,128 @@
+//! Volumes of pods, persistent volumes and the claims to them.
+
+use super::{NodeSelector, ObjectReference, ResourceList, TypedLocalObjectReference, TypedObjectReference};
+use crate::json::{Text, Value};
+use crate::meta::v1::{LabelSelector, ObjectMeta};
+use crate::time::Timestamp;
+use crate::view::{object, view};
+
+object! {
+    /// A piece of storage.
+    pub struct PersistentVolume("", "v1") {
+        pub spec: PersistentVolumeSpec,
+        pub status: PersistentVolumeStatus,
+    }
+
+    /// A request for storage.
+    pub struct PersistentVolumeClaim("", "v1") {
+        pub spec: PersistentVolumeClaimSpec,
+        pub status: PersistentVolumeClaimStatus,
+    }
+}
+
+view! {
+    /// A volume of a pod; sources that only the node agent needs are not decoded.
+    pub struct Volume {
+        pub name: Text,
+        pub gce_persistent_disk: Option<Value>,
+        pub aws_elastic_block_store: Option<Value>,
+        pub iscsi: Option<Value>,
+        pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
+        pub rbd: Option<Value>,
+        pub azure_disk: Option<Value>,
+        pub csi: Option<Value>,
+        pub ephemeral: Option<EphemeralVolumeSource>,
+    }
+
+    /// A claim of the pod's namespace.
+    pub struct PersistentVolumeClaimVolumeSource {
+        pub claim_name: Text,
+        pub read_only: bool,
+    }
+
+    /// A claim that lives as long as the pod.
+    pub struct EphemeralVolumeSource {
+        pub volume_claim_template: Option<PersistentVolumeClaimTemplate>,
+    }
+
+    /// A claim to be.
+    pub struct PersistentVolumeClaimTemplate {
+        pub metadata: ObjectMeta,
+        pub spec: PersistentVolumeClaimSpec,
+    }
+
+    /// What a volume is.
+    pub struct PersistentVolumeSpec {
+        pub capacity: ResourceList,
+        pub csi: Option<Value>,
+        pub access_modes: Vec<Text>,
+        pub claim_ref: Option<ObjectReference>,
+        pub persistent_volume_reclaim_policy: Text,
+        pub storage_class_name: Text,
+        pub mount_options: Vec<Text>,
+        pub volume_mode: Option<Text>,
+        pub node_affinity: Option<VolumeNodeAffinity>,
+        pub volume_attributes_class_name: Option<Text>,
+    }
+
+    /// From which nodes a volume can be reached.
+    pub struct VolumeNodeAffinity {
+        pub required: Option<NodeSelector>,
+    }
+
+    /// How a volume is doing.
+    pub struct PersistentVolumeStatus {
+        pub phase: Text,
+        pub message: Text,
+        pub reason: Text,
+    }
+
+    /// What storage is asked for.
+    pub struct PersistentVolumeClaimSpec {
+        pub access_modes: Vec<Text>,
+        pub selector: Option<LabelSelector>,
+        pub resources: VolumeResourceRequirements,
+        pub volume_name: Text,
+        pub storage_class_name: Option<Text>,
+        pub volume_mode: Option<Text>,
+        pub data_source: Option<TypedLocalObjectReference>,
+        pub data_source_ref: Option<TypedObjectReference>,
+        pub volume_attributes_class_name: Option<Text>,
+    }
+
+    /// How much storage.
+    pub struct VolumeResourceRequirements {
+        pub limits: ResourceList,
+        pub requests: ResourceList,
+    }
+
+    /// How a claim is doing.
+    pub struct PersistentVolumeClaimStatus {
+        pub phase: Text,
+        pub access_modes: Vec<Text>,
+        pub capacity: ResourceList,
+        pub conditions: Vec<PersistentVolumeClaimCondition>,
+    }
+
+    /// One aspect of a claim's state.
+    pub struct PersistentVolumeClaimCondition {
+        #[serde(rename = "type")]
+        pub condition_type: Text,
+        pub status: Text,
+        pub last_probe_time: Option<Timestamp>,
+        pub last_transition_time: Option<Timestamp>,
+        pub reason: Text,
+        pub message: Text,
+    }
+
+    /// Label requirements of a topology that must all hold.
+    pub struct TopologySelectorTerm {
+        pub match_label_expressions: Vec<TopologySelectorLabelRequirement>,
+    }
+
+    /// What one label must be.
+    pub struct TopologySelectorLabelRequirement {
+        pub key: Text,
+        pub values: Vec<Text>,
+    }
+}

@@ -1,0 +1,3 @@
+//! What all objects share.
+
+pub mod v1;

@@ -1,0 +1,97 @@
+//! `meta/v1`: metadata, owners, label selectors, conditions.
+
+mod selector;
+
+use std::collections::BTreeMap;
+
+pub use selector::{LabelSelector, LabelSelectorRequirement};
+
+use crate::json::{Text, Value};
+use crate::time::Timestamp;
+use crate::view::view;
+
+/// Labels, annotations and the like.
+pub type StringMap = BTreeMap<Text, Text>;
+
+view! {
+    /// What every object has.
+    pub struct ObjectMeta {
+        pub name: Text,
+        pub generate_name: Text,
+        pub namespace: Text,
+        pub uid: Text,
+        pub resource_version: Text,
+        pub generation: i64,
+        pub creation_timestamp: Option<Timestamp>,
+        pub deletion_timestamp: Option<Timestamp>,
+        pub deletion_grace_period_seconds: Option<i64>,
+        pub labels: StringMap,
+        pub annotations: StringMap,
+        pub owner_references: Vec<OwnerReference>,
+        pub finalizers: Vec<Text>,
+        pub managed_fields: Vec<Value>,
+    }
+
+    /// An object that this one belongs to.
+    pub struct OwnerReference {
+        pub api_version: Text,
+        pub kind: Text,
+        pub name: Text,
+        pub uid: Text,
+        pub controller: Option<bool>,
+        pub block_owner_deletion: Option<bool>,
+    }
+
+    /// One aspect of an object's state.
+    pub struct Condition {
+        #[serde(rename = "type")]
+        pub condition_type: Text,
+        pub status: Text,
+        pub observed_generation: i64,
+        pub last_transition_time: Option<Timestamp>,
+        pub reason: Text,
+        pub message: Text,
+    }
+}
+
+/// A typed view of a whole object.
+pub trait Object: Clone + serde::Serialize + serde::de::DeserializeOwned {
+    /// The API group, empty for core.
+    const GROUP: &'static str;
+    /// The version.
+    const VERSION: &'static str;
+    /// The kind.
+    const KIND: &'static str;
+
+    /// What every object has.
+    fn metadata(&self) -> &ObjectMeta;
+
+    /// What every object has, to be changed.
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+
+    /// `GROUP/VERSION`, or the version alone in core.
+    #[must_use]
+    fn api_version() -> String {
+        if Self::GROUP.is_empty() { Self::VERSION.to_owned() } else { format!("{}/{}", Self::GROUP, Self::VERSION) }
+    }
+}
+
+impl ObjectMeta {
+    /// `namespace/name`, or the name alone.
+    #[must_use]
+    pub fn key(&self) -> String {
+        if self.namespace.is_empty() { self.name.to_string() } else { format!("{}/{}", self.namespace, self.name) }
+    }
+
+    /// The owner that controls this object.
+    #[must_use]
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// Whether deletion has begun.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}

@@ -1,0 +1,3 @@
+//! The group of `policy`.
+
+pub mod v1;

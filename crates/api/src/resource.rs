@@ -1,0 +1,3 @@
+//! The group of `resource`.
+
+pub mod v1;

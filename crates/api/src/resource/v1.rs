@@ -1,0 +1,20 @@
+//! `resource.k8s.io/v1`: devices, and claims to them.
+//!
+//! `cel` of a constraint is the field of KEP-5254.
+
+mod claim;
+mod class;
+mod slice;
+
+pub use claim::{
+    AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceConstraint, DeviceAllocationConfiguration,
+    DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceConstraint, DeviceRequest,
+    DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration,
+    ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+};
+pub use class::{CelDeviceSelector, DeviceClass, DeviceClassConfiguration, DeviceClassSpec, DeviceSelector};
+pub use slice::{
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device, DeviceAttribute, DeviceCapacity,
+    DeviceCounterConsumption, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec,
+};

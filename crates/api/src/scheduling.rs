@@ -1,0 +1,3 @@
+//! The group of `scheduling`.
+
+pub mod v1;

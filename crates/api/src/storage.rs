@@ -1,0 +1,3 @@
+//! The group of `storage`.
+
+pub mod v1;

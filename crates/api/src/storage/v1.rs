@@ -1,0 +1,54 @@
+//! `storage.k8s.io/v1`: classes of storage, and what nodes can attach.
+
+use crate::core::v1::TopologySelectorTerm;
+use crate::json::Text;
+use crate::meta::v1::{LabelSelector, StringMap};
+use crate::quantity::Quantity;
+use crate::view::{object, view};
+
+object! {
+    /// A kind of storage and how to make it.
+    pub struct StorageClass("storage.k8s.io", "v1") {
+        pub provisioner: Text,
+        pub parameters: StringMap,
+        pub reclaim_policy: Option<Text>,
+        pub mount_options: Vec<Text>,
+        pub allow_volume_expansion: Option<bool>,
+        pub volume_binding_mode: Option<Text>,
+        pub allowed_topologies: Vec<TopologySelectorTerm>,
+    }
+
+    /// The storage drivers of a node.
+    pub struct CSINode("storage.k8s.io", "v1") {
+        pub spec: CsiNodeSpec,
+    }
+
+    /// How much storage of a class there is in a part of the cluster.
+    pub struct CSIStorageCapacity("storage.k8s.io", "v1") {
+        pub node_topology: Option<LabelSelector>,
+        pub storage_class_name: Text,
+        pub capacity: Option<Quantity>,
+        pub maximum_volume_size: Option<Quantity>,
+    }
+}
+
+view! {
+    /// The storage drivers of a node.
+    pub struct CsiNodeSpec {
+        pub drivers: Vec<CsiNodeDriver>,
+    }
+
+    /// A driver, and how many volumes it can attach.
+    pub struct CsiNodeDriver {
+        pub name: Text,
+        #[serde(rename = "nodeID")]
+        pub node_id: Text,
+        pub topology_keys: Vec<Text>,
+        pub allocatable: Option<VolumeNodeResources>,
+    }
+
+    /// A limit.
+    pub struct VolumeNodeResources {
+        pub count: Option<i32>,
+    }
+}

@@ -1,0 +1,304 @@
+//! From what a client sends to what a type holds: Go's decoding and encoding in one step.
+//!
+//! The result has the fields of the type in Go's order, without what Go leaves out; maps are sorted, quantities, times
+//! and base64 canonical. What does not fit is Go's error text, the first one in the text; what the type does not know
+//! is dropped and listed. Follows `sigs.k8s.io/json` and the marshalers of the special types.
+
+use super::{Field, Kind, Type};
+use crate::base64;
+use crate::duration::Duration;
+use crate::int_or_string::IntOrString;
+use crate::json::{Object, Value};
+use crate::quantity::{ParseError, Quantity};
+use crate::time::{Layout, Timestamp};
+
+/// An object in its type's normal form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// The object.
+    pub value: Value,
+    /// Paths of fields that the type does not have, in the order of the text.
+    pub unknown_fields: Vec<String>,
+}
+
+/// Brings a value into the normal form of its type.
+///
+/// # Errors
+/// Go's text for the first part that does not fit.
+pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
+    let mut decoder = Decoder::default();
+    let value = match value {
+        Value::Object(fields) => Value::Object(decoder.object(it, fields)),
+        Value::Null => zero(Kind::Any),
+        other => {
+            let kind = other.kind();
+            return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", it.go_type()));
+        }
+    };
+    match decoder.error {
+        Some(error) => Err(error),
+        None => Ok(Decoded { value, unknown_fields: decoder.unknown_fields }),
+    }
+}
+
+/// A step to the current value.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+    /// An entry of a map, which type errors do not name.
+    Entry(&'a str),
+}
+
+#[derive(Default)]
+struct Decoder<'a> {
+    unknown_fields: Vec<String>,
+    /// The first one; decoding goes on behind it, as Go's does.
+    error: Option<String>,
+    /// Where the current value stands.
+    path: Vec<Step<'a>>,
+    /// The struct around the current value, for type errors.
+    owner: &'static str,
+    /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
+    lenient: bool,
+}
+
+impl<'a> Decoder<'a> {
+    fn fail(&mut self, message: impl Into<String>) {
+        self.error.get_or_insert_with(|| message.into());
+    }
+
+    /// A value of the wrong type.
+    fn mismatch(&mut self, found: &str, go_type: &str) {
+        let names: Vec<&str> = self
+            .path
+            .iter()
+            .filter_map(|step| match step {
+                Step::Field(name) => Some(*name),
+                Step::Index(_) | Step::Entry(_) => None,
+            })
+            .collect();
+        let (owner, names) = (self.owner, names.join("."));
+        let go_type = go_type.trim_start_matches('*');
+        let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}");
+        self.fail(message);
+    }
+
+    fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
+        let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
+        let owner = std::mem::replace(&mut self.owner, it.name);
+        for (key, value) in fields.iter() {
+            let known = it.fields.iter().zip(&mut slots).find(|(field, _)| field.name == key);
+            self.path.push(Step::Field(key));
+            match known {
+                Some(_) if value.is_null() => {}
+                Some((field, slot)) => *slot = self.value(field.kind, field.go_type, value),
+                None if self.lenient => {}
+                None => {
+                    let path = render(&self.path);
+                    self.unknown_fields.push(path);
+                }
+            }
+            self.path.pop();
+        }
+        self.owner = owner;
+        let mut out = Object::with_capacity(slots.len());
+        for (field, slot) in it.fields.iter().zip(slots) {
+            if let Some(value) = shown(field, slot) {
+                out.insert(field.name, value);
+            }
+        }
+        out
+    }
+
+    /// The value in normal form, `None` if it does not fit.
+    fn value(&mut self, kind: Kind, go_type: &str, value: &'a Value) -> Option<Value> {
+        if value.is_null() && !matches!(kind, Kind::Any) {
+            return Some(zero(kind));
+        }
+        match (kind, value) {
+            (Kind::Any, _) => Some(value.clone()),
+            (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => Some(value.clone()),
+            (Kind::Int64, Value::Int(_)) => Some(value.clone()),
+            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => Some(value.clone()),
+            (Kind::Int32, Value::Int(number)) => self.refuse(&format!("number {number}"), go_type),
+            (Kind::Int32 | Kind::Int64, Value::Float(number)) => {
+                self.refuse(&format!("number {}", number.text()), go_type)
+            }
+            (Kind::Float64, Value::Int(_) | Value::Float(_)) => Some(value.clone()),
+            (Kind::Bytes, Value::String(text)) => {
+                let bytes = base64::decode(text).map(|bytes| base64::encode(&bytes).into());
+                self.keep(bytes)
+            }
+            (Kind::Quantity, _) => {
+                let parsed = match value {
+                    Value::String(text) => Quantity::parse(text.trim()),
+                    Value::Int(number) => Quantity::parse(&number.to_string()),
+                    Value::Float(number) => Quantity::parse(&number.text()),
+                    _ => Err(ParseError::Format),
+                };
+                self.keep(parsed.map(|quantity| quantity.to_string().into()))
+            }
+            (Kind::IntOrString, _) => self.keep(IntOrString::from_value(value).map(|value| Value::from(&value))),
+            (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
+                let result = match kind {
+                    Kind::Duration => {
+                        Duration::parse(text).map(|it| it.to_string().into()).map_err(|it| it.to_string())
+                    }
+                    Kind::MicroTime => parse_time(text, Layout::Micros),
+                    _ => parse_time(text, Layout::Seconds),
+                };
+                self.keep(result)
+            }
+            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => {
+                self.fail(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
+                None
+            }
+            (Kind::Struct(it), Value::Object(fields)) => Some(Value::Object(self.object(it, fields))),
+            (Kind::List(inner), Value::Array(items)) => {
+                let inner_type = element_type(go_type);
+                let mut out = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(Step::Index(index));
+                    out.push(self.value(*inner, inner_type, item).unwrap_or_else(|| zero(*inner)));
+                    self.path.pop();
+                }
+                Some(Value::Array(out))
+            }
+            (Kind::Map(inner), Value::Object(fields)) => {
+                let inner_type = element_type(go_type);
+                let mut out = Object::with_capacity(fields.len());
+                for (key, value) in fields.iter() {
+                    self.path.push(Step::Entry(key));
+                    let value = self.value(*inner, inner_type, value).unwrap_or_else(|| zero(*inner));
+                    self.path.pop();
+                    out.insert(key, value);
+                }
+                out.sort();
+                Some(Value::Object(out))
+            }
+            (Kind::SchemaOrBool, Value::Bool(_)) => Some(value.clone()),
+            (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value),
+            (_, other) => self.refuse(other.kind(), go_type),
+        }
+    }
+
+    /// A schema or a list of schemas, which have a decoder of their own.
+    fn schema(&mut self, value: &'a Value) -> Option<Value> {
+        let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps")?;
+        let lenient = std::mem::replace(&mut self.lenient, true);
+        let decoded = match value {
+            Value::Object(fields) => Some(Value::Object(self.object(it, fields))),
+            Value::Array(items) => {
+                let decoded = items.iter().map(|item| self.value(Kind::Struct(it), "v1.JSONSchemaProps", item));
+                Some(Value::Array(decoded.map(Option::unwrap_or_default).collect()))
+            }
+            _ => {
+                self.fail("boolean or JSON schema expected");
+                None
+            }
+        };
+        self.lenient = lenient;
+        decoded
+    }
+
+    fn refuse(&mut self, found: &str, go_type: &str) -> Option<Value> {
+        self.mismatch(found, go_type);
+        None
+    }
+
+    fn keep<E: ToString>(&mut self, result: Result<Value, E>) -> Option<Value> {
+        result.map_err(|error| self.fail(error.to_string())).ok()
+    }
+}
+
+fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
+    let time = Timestamp::parse_layout(text, layout).map_err(|error| error.to_string())?;
+    Ok(match layout {
+        _ if time.is_zero() => Value::Null,
+        Layout::Seconds => time.to_string().into(),
+        Layout::Micros => time.to_micro_string().into(),
+    })
+}
+
+/// What Go calls the items of a list or the values of a map.
+fn element_type(go_type: &str) -> &str {
+    let go_type = go_type.trim_start_matches('*');
+    if let Some(inner) = go_type.strip_prefix("[]") {
+        return inner;
+    }
+    match go_type.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
+        Some((_, inner)) => inner,
+        None => "string",
+    }
+}
+
+/// `spec.containers[0].name`; entries of maps stand behind a point like fields.
+fn render(path: &[Step<'_>]) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step {
+            Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Field(name) | Step::Entry(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+        }
+    }
+    out
+}
+
+/// What is written for a field, `None` if Go leaves it out.
+fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
+    if field.pointer {
+        return match value {
+            None => (!field.omit_empty).then_some(Value::Null),
+            some => some,
+        };
+    }
+    let is_plain = matches!(
+        field.kind,
+        Kind::Bool
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::Float64
+            | Kind::String
+            | Kind::Bytes
+            | Kind::List(_)
+            | Kind::Map(_)
+    );
+    let value = value.unwrap_or_else(|| zero(field.kind));
+    let omitted = (field.omit_empty && is_plain && is_empty(&value)) || (field.omit_zero && value.is_null());
+    (!omitted).then_some(value)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) | Value::Int(0) => true,
+        Value::Float(number) => number.get() == 0.0,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Go's zero value, as JSON shows it.
+pub(super) fn zero(kind: Kind) -> Value {
+    match kind {
+        Kind::Bool => false.into(),
+        Kind::Int32 | Kind::Int64 | Kind::IntOrString => 0_i64.into(),
+        Kind::Float64 => 0_i64.into(),
+        Kind::String => "".into(),
+        Kind::Quantity => "0".into(),
+        Kind::Duration => "0s".into(),
+        Kind::Struct(it) => {
+            let fields = it.fields.iter().filter_map(|field| Some((field.name, shown(field, None)?)));
+            Value::Object(fields.collect())
+        }
+        Kind::SchemaOrBool => false.into(),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,294 @@
+//! The watch cache: every object as it is served, and the last changes, per resource.
+//!
+//! One task follows the whole store and hands each change to the cache of its resource, so that all caches are as new as
+//! one revision and a quiet resource needs no messages of its own. Readers share the encoded objects. Watchers hold a
+//! place in the list of changes and no changes themselves: one that is too slow loses its place and is cut off.
+
+mod changes;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use store::{Batch, ListOptions, Revision, Store};
+use tokio::sync::watch;
+use tracing::{error, warn};
+
+pub use self::changes::{Change, ChangeKind};
+use self::changes::Changes;
+use crate::stored::Served;
+
+/// Where all objects lie.
+pub const ROOT: &str = "/registry/";
+
+/// How long a request waits for a version that has not been reached.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// All objects of all resources.
+pub struct Cache {
+    resources: RwLock<HashMap<Box<str>, Arc<ResourceCache>>>,
+    revision: watch::Sender<Revision>,
+    started_at: Revision,
+}
+
+/// The objects of one resource.
+pub struct ResourceCache {
+    state: RwLock<State>,
+    /// How many changes there have been: wakes the watchers.
+    changed: watch::Sender<u64>,
+}
+
+struct State {
+    objects: BTreeMap<Arc<str>, Arc<Served>>,
+    changes: Changes,
+}
+
+/// Objects as of one revision.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The revision.
+    pub revision: Revision,
+    /// The objects, by key.
+    pub objects: Vec<(Arc<str>, Arc<Served>)>,
+    /// How many more there are.
+    pub remaining: usize,
+}
+
+/// A watcher fell behind the changes that are kept.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooOld {
+    /// The oldest revision that can be watched from.
+    pub oldest: Revision,
+}
+
+impl Cache {
+    /// Reads everything that is stored and follows the store from there until it is closed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
+        let page = store.list(ROOT, ListOptions::default()).await?;
+        let watch = store.watch(ROOT, page.revision).await?;
+        let (revision, _) = watch::channel(page.revision);
+        let cache = Arc::new(Self { resources: RwLock::default(), revision, started_at: page.revision });
+        let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
+        for entry in page.entries {
+            let Some(served) = Served::new(&entry.value, entry.revision) else {
+                error!(key = %entry.key, "Skipped damaged object");
+                continue;
+            };
+            by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
+        }
+        for (prefix, objects) in by_prefix {
+            let resource = cache.resource(&prefix);
+            resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
+        }
+        tokio::spawn(follow(Arc::downgrade(&cache), watch));
+        Ok(cache)
+    }
+
+    /// The cache of the resource whose keys start with `prefix`, which is made if it does not exist.
+    pub fn resource(&self, prefix: &str) -> Arc<ResourceCache> {
+        if let Some(found) = self.resources.read().unwrap_or_else(PoisonError::into_inner).get(prefix) {
+            return found.clone();
+        }
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(ResourceCache::new(self.started_at));
+        resources.entry(prefix.into()).or_insert_with(new).clone()
+    }
+
+    /// The revision that all caches have reached.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        *self.revision.borrow()
+    }
+
+    /// Waits until a revision has been reached.
+    ///
+    /// # Errors
+    /// The revision that has been reached, after three seconds.
+    pub async fn reach(&self, revision: Revision) -> Result<(), Revision> {
+        if self.revision() >= revision {
+            return Ok(());
+        }
+        let mut receiver = self.revision.subscribe();
+        let reached = receiver.wait_for(|current| *current >= revision);
+        match tokio::time::timeout(VERSION_TIMEOUT, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(self.revision()),
+        }
+    }
+
+    fn apply(&self, batch: Batch) {
+        for event in batch.events {
+            let resource = self.resource(prefix_of(&event.key));
+            resource.apply(event);
+        }
+        self.revision.send_if_modified(|revision| {
+            let moved = batch.revision > *revision;
+            *revision = batch.revision.max(*revision);
+            moved
+        });
+    }
+}
+
+async fn follow(cache: std::sync::Weak<Cache>, mut watch: store::Watch) {
+    loop {
+        match watch.next().await {
+            Ok(batch) => match cache.upgrade() {
+                Some(cache) => cache.apply(batch),
+                None => return,
+            },
+            Err(store::Error::Closed) => return,
+            Err(error @ store::Error::Compacted { .. }) => {
+                error!(err = %error, "Watch cache fell behind the store");
+                return;
+            }
+            Err(error) => {
+                warn!(err = %error, "Watch cache lost the store for a moment");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// `/registry/group/resource/` of a key.
+fn prefix_of(key: &str) -> &str {
+    let end = key.match_indices('/').nth(3).map_or(key.len(), |(at, _)| at.saturating_add(1));
+    key.get(..end).unwrap_or(key)
+}
+
+impl ResourceCache {
+    fn new(revision: Revision) -> Self {
+        let state = State { objects: BTreeMap::new(), changes: Changes::new(revision) };
+        Self { state: RwLock::new(state), changed: watch::channel(0).0 }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, event: store::Event) {
+        let served = match &event.value {
+            Some(value) => match Served::new(value, event.revision) {
+                Some(served) => Some(Arc::new(served)),
+                None => {
+                    error!(key = %event.key, "Skipped damaged object");
+                    return;
+                }
+            },
+            None => None,
+        };
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let previous = match &served {
+            Some(served) => state.objects.insert(event.key.clone(), served.clone()),
+            None => state.objects.remove(&event.key),
+        };
+        let (kind, object) = match (served, &previous) {
+            (Some(served), Some(_)) => (ChangeKind::Modified, served),
+            (Some(served), None) => (ChangeKind::Added, served),
+            (None, Some(previous)) => (ChangeKind::Deleted, Arc::new(previous.at_revision(event.revision))),
+            (None, None) => return,
+        };
+        let sequence = state.changes.push(Change::new(kind, event.key, object, previous));
+        drop(state);
+        self.changed.send_replace(sequence);
+    }
+
+    /// An object.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Arc<Served>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The objects whose keys start with `prefix`, those after `after` only, at most `limit` for which `keep` holds.
+    ///
+    /// `revision` is one that the cache is known to have reached.
+    pub fn list(
+        &self,
+        prefix: &str,
+        limit: Option<usize>,
+        revision: Revision,
+        mut keep: impl FnMut(&str, &Served) -> bool,
+    ) -> Snapshot {
+        let state = self.read();
+        let revision = revision.max(state.changes.newest());
+        let mut range = state
+            .objects
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix));
+        let mut objects = Vec::new();
+        let mut remaining = 0_usize;
+        for (key, object) in range.by_ref() {
+            if !keep(key, object) {
+                continue;
+            }
+            if limit.is_some_and(|limit| objects.len() >= limit) {
+                remaining = 1;
+                break;
+            }
+            objects.push((key.clone(), object.clone()));
+        }
+        if remaining > 0 {
+            remaining = remaining.saturating_add(range.count());
+        }
+        Snapshot { revision, objects, remaining }
+    }
+
+    /// The place in the list of changes from which a watcher of what happened after `revision` starts.
+    ///
+    /// # Errors
+    /// [`TooOld`] if some of it is forgotten.
+    pub fn place_after(&self, revision: Revision) -> Result<u64, TooOld> {
+        self.read().changes.place_after(revision)
+    }
+
+    /// A snapshot of the objects below `prefix`, and the place from which to go on.
+    pub fn list_and_place(&self, prefix: &str, revision: Revision) -> (Snapshot, u64) {
+        let state = self.read();
+        let revision = revision.max(state.changes.newest());
+        let range = state.objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let objects = range.take_while(|(key, _)| key.starts_with(prefix));
+        let objects = objects.map(|(key, object)| (key.clone(), object.clone())).collect();
+        (Snapshot { revision, objects, remaining: 0 }, state.changes.end())
+    }
+
+    /// Changes from a place on, at most `max`.
+    ///
+    /// # Errors
+    /// [`TooOld`] if the place is lost.
+    pub fn changes(&self, place: u64, max: usize) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.read().changes.from(place, max)
+    }
+
+    /// Tells when there are changes.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_cut_behind_the_resource() {
+        assert_eq!(prefix_of("/registry/core/pods/default/a"), "/registry/core/pods/");
+        assert_eq!(prefix_of("/registry/core/nodes/a"), "/registry/core/nodes/");
+        assert_eq!(prefix_of("/odd"), "/odd");
+    }
+}

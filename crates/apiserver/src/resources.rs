@@ -1,0 +1,218 @@
+//! The table of built-in resources: one row each, read by routing, discovery, OpenAPI and the verbs.
+//!
+//! What the objects of a resource look like is in [`api::types`]; what is done with them is in the verbs.
+
+mod table;
+
+use api::types::{self, Type};
+
+/// A resource: a collection of objects of one kind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The API group, empty for core.
+    pub group: &'static str,
+    /// The versions it is served in. The first is the one it is stored in.
+    pub versions: &'static [&'static str],
+    /// The name in paths.
+    pub plural: &'static str,
+    /// The name for one.
+    pub singular: &'static str,
+    /// The kind of its objects.
+    pub kind: &'static str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What users type instead.
+    pub short_names: &'static [&'static str],
+    /// The sets that it belongs to, such as `all`.
+    pub categories: &'static [&'static str],
+    /// What can be done, sorted.
+    pub verbs: &'static [&'static str],
+    /// What stands below its objects, sorted by name.
+    pub subresources: &'static [Subresource],
+}
+
+/// A path below an object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// The name in paths.
+    pub name: &'static str,
+    /// Group, version and kind of what is read and written there; empty where it is the resource's own.
+    pub kind: (&'static str, &'static str, &'static str),
+    /// What can be done, sorted.
+    pub verbs: &'static [&'static str],
+}
+
+/// What can be done with most resources.
+const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What the table does not say about a resource.
+const ROW: Resource = Resource {
+    group: "",
+    versions: &[],
+    plural: "",
+    singular: "",
+    kind: "",
+    namespaced: true,
+    short_names: &[],
+    categories: &[],
+    verbs: ALL,
+    subresources: &[],
+};
+
+const STATUS: Subresource = sub("status", ("", "", ""), &["get", "patch", "update"]);
+
+const fn sub(
+    name: &'static str,
+    kind: (&'static str, &'static str, &'static str),
+    verbs: &'static [&'static str],
+) -> Subresource {
+    Subresource { name, kind, verbs }
+}
+
+/// Groups in the order of discovery, with their versions, the preferred one first.
+#[must_use]
+pub fn groups() -> &'static [(&'static str, &'static [&'static str])] {
+    table::GROUPS
+}
+
+/// All built-in resources.
+#[must_use]
+pub fn all() -> &'static [Resource] {
+    table::RESOURCES
+}
+
+/// The resource of this group and name, if it is served in `version`.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    all().iter().find(|it| it.plural == plural && it.group == group && it.versions.contains(&version))
+}
+
+/// Whether a group is served in a version.
+#[must_use]
+pub fn has_version(group: &str, version: &str) -> bool {
+    groups().iter().any(|(it, versions)| *it == group && versions.contains(&version))
+}
+
+impl Resource {
+    /// `apps/v1`, or `v1` in core.
+    #[must_use]
+    pub fn api_version(&self, version: &str) -> String {
+        api_version(self.group, version)
+    }
+
+    /// The version that objects are stored in.
+    #[must_use]
+    pub fn storage_version(&self) -> &'static str {
+        self.versions.first().copied().unwrap_or_default()
+    }
+
+    /// The type of its objects in a version.
+    #[must_use]
+    pub fn object_type(&self, version: &str) -> Option<&'static Type> {
+        types::by_kind(self.group, version, self.kind)
+    }
+
+    /// The resource as messages name it: `deployments.apps`.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        qualified(self.plural, self.group)
+    }
+
+    /// The kind as messages name it: `Deployment.apps`.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        qualified(self.kind, self.group)
+    }
+
+    /// Group and name that objects are stored under. Both kinds of events share one place.
+    #[must_use]
+    pub fn storage_name(&self) -> (&'static str, &'static str) {
+        match (self.group, self.plural) {
+            ("", plural) | ("events.k8s.io", plural @ "events") => ("core", plural),
+            (group, plural) => (group, plural),
+        }
+    }
+
+    /// The start of the keys of all its objects.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        let (group, plural) = self.storage_name();
+        format!("/registry/{group}/{plural}/")
+    }
+
+    /// The key of an object.
+    #[must_use]
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        let prefix = self.prefix();
+        if self.namespaced { format!("{prefix}{namespace}/{name}") } else { format!("{prefix}{name}") }
+    }
+
+    /// Whether it has a subresource.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|it| it.name == name)
+    }
+
+    /// Whether a delete answers with the deleted object, where most answer with a `Status`.
+    #[must_use]
+    pub fn delete_returns_object(&self) -> bool {
+        matches!(
+            (self.group, self.plural),
+            ("", "pods" | "services" | "persistentvolumeclaims" | "persistentvolumes")
+                | ("", "serviceaccounts" | "resourcequotas" | "podtemplates" | "namespaces")
+                | ("storage.k8s.io", "storageclasses" | "csidrivers" | "csinodes" | "volumeattachments")
+                | ("storage.k8s.io", "volumeattributesclasses")
+                | ("apiextensions.k8s.io" | "resource.k8s.io", _)
+        )
+    }
+
+    /// Whether an update may leave out the version that it is based on.
+    #[must_use]
+    pub fn unconditional_update(&self) -> bool {
+        !matches!(
+            (self.group, self.plural),
+            ("apiextensions.k8s.io", _)
+                | ("apiregistration.k8s.io", _)
+                | ("coordination.k8s.io", _)
+                | ("policy", "poddisruptionbudgets")
+                | ("admissionregistration.k8s.io", _)
+        )
+    }
+}
+
+/// `apps/v1`, or `v1` in core.
+#[must_use]
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// `name.group`, or `name` in core.
+#[must_use]
+pub fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_type_in_each_version() {
+        for resource in all() {
+            assert!(!resource.versions.is_empty(), "{}", resource.plural);
+            for version in resource.versions {
+                assert!(has_version(resource.group, version), "{} {version}", resource.plural);
+                assert!(resource.object_type(version).is_some(), "{}/{version} {}", resource.group, resource.kind);
+            }
+        }
+    }
+
+    #[test]
+    fn events_of_both_groups_share_one_place() {
+        let core = find("", "v1", "events").unwrap();
+        let new = find("events.k8s.io", "v1", "events").unwrap();
+        assert_eq!(core.key("a", "b"), "/registry/core/events/a/b");
+        assert_eq!(core.prefix(), new.prefix());
+        assert_eq!(find("", "v1", "nodes").unwrap().key("", "n"), "/registry/core/nodes/n");
+    }
+}

@@ -1,0 +1,229 @@
+//! What clients are told when a request fails: `Status` objects with Kubernetes' codes, reasons and words.
+//!
+//! Every layer below returns its own error; here they become a [`Failure`], once, with the texts that clients match on.
+
+use api::field::Errors;
+use api::json;
+use api::json::{Object, Value};
+
+use crate::resources::{Resource, qualified};
+
+/// A request that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The HTTP code.
+    pub code: u16,
+    /// The machine-readable reason, empty if there is none.
+    pub reason: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// More about it.
+    pub details: Option<Object>,
+    /// Where a list can go on although its version is gone.
+    pub continue_token: Option<String>,
+}
+
+/// The result of handling a request.
+pub type Result<T> = std::result::Result<T, Box<Failure>>;
+
+impl Failure {
+    /// A failure without details.
+    #[must_use]
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { code, reason, message: message.into(), details: None, continue_token: None })
+    }
+
+    fn about(mut self: Box<Self>, name: &str, group: &str, kind: &str) -> Box<Self> {
+        let mut details = Object::new();
+        for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details.insert(key, value);
+            }
+        }
+        self.details = Some(details);
+        self
+    }
+
+    /// The client sent something that cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Box<Self> {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// Who asks is not known.
+    #[must_use]
+    pub fn unauthorized() -> Box<Self> {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// Who asks may not. `resource` and `name` may be empty.
+    #[must_use]
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
+        let message = match (resource.is_empty(), name.is_empty()) {
+            (true, _) => format!("forbidden: {why}"),
+            (_, true) => format!("{} is forbidden: {why}", qualified(resource, group)),
+            _ => format!("{} \"{name}\" is forbidden: {why}", qualified(resource, group)),
+        };
+        Self::new(403, "Forbidden", message).about(name, group, resource)
+    }
+
+    /// There is no such object.
+    #[must_use]
+    pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified())).about(
+            name,
+            resource.group,
+            resource.plural,
+        )
+    }
+
+    /// There is no such resource.
+    #[must_use]
+    pub fn no_resource() -> Box<Self> {
+        Self::new(404, "NotFound", "the server could not find the requested resource").about("", "", "")
+    }
+
+    /// The resource cannot do that.
+    #[must_use]
+    pub fn method_not_allowed() -> Box<Self> {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).about("", "", "")
+    }
+
+    /// The object exists.
+    #[must_use]
+    pub fn already_exists(resource: &Resource, name: &str) -> Box<Self> {
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", resource.qualified())).about(
+            name,
+            resource.group,
+            resource.plural,
+        )
+    }
+
+    /// Someone else was faster, or a precondition does not hold.
+    #[must_use]
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Self> {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        Self::new(409, "Conflict", message).about(name, resource.group, resource.plural)
+    }
+
+    /// The object that an update was based on has changed.
+    #[must_use]
+    pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// The history that was asked for is gone.
+    pub fn expired(message: impl Into<String>) -> Box<Self> {
+        Self::new(410, "Expired", message)
+    }
+
+    /// The object is not valid.
+    #[must_use]
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Box<Self> {
+        let message = errors.invalid_message(&qualified(kind, group), name);
+        let mut failure = Self::new(422, "Invalid", message).about(name, group, kind);
+        if let Some(details) = &mut failure.details {
+            if !errors.is_empty() {
+                details.insert("causes", errors.causes());
+            }
+        }
+        failure
+    }
+
+    /// The body has a form that is not read.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Box<Self> {
+        let accepted = accepted.join(", ");
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Something failed here.
+    pub fn internal(message: impl Into<String>) -> Box<Self> {
+        let message = message.into();
+        let mut failure = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
+        let causes = Value::Array(vec![json!({"message": message})]);
+        failure.details = Some([("causes", causes)].into_iter().collect());
+        failure
+    }
+
+    /// An error that nobody gave a meaning: code 500 with the bare message.
+    pub fn unclassified(message: impl Into<String>) -> Box<Self> {
+        Self::new(500, "", message)
+    }
+
+    /// Adds to the details.
+    #[must_use]
+    pub fn with_detail(mut self: Box<Self>, key: &str, value: impl Into<Value>) -> Box<Self> {
+        self.details.get_or_insert_default().insert(key, value);
+        self
+    }
+
+    /// The seconds after which to try again.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<i64> {
+        self.details.as_ref()?.get("retryAfterSeconds")?.as_i64()
+    }
+
+    /// The `Status` object.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut status = Object::new();
+        status.insert("kind", "Status");
+        status.insert("apiVersion", "v1");
+        let mut metadata = Object::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue", token.as_str());
+        }
+        status.insert("metadata", metadata);
+        status.insert("status", "Failure");
+        status.insert("message", self.message.as_str());
+        if !self.reason.is_empty() {
+            status.insert("reason", self.reason);
+        }
+        if let Some(details) = &self.details {
+            status.insert("details", details.clone());
+        }
+        status.insert("code", i64::from(self.code));
+        Value::Object(status)
+    }
+}
+
+impl From<store::Error> for Box<Failure> {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Compacted { .. } => {
+                Failure::expired("The resourceVersion for the provided list is too old.")
+            }
+            store::Error::FutureRevision { requested, current } => too_large_version(requested, current),
+            store::Error::TooLarge { .. } => {
+                Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
+            }
+            other => Failure::internal(other.to_string()),
+        }
+    }
+}
+
+/// A version was asked for that has not been reached in time.
+#[must_use]
+pub fn too_large_version(requested: u64, current: u64) -> Box<Failure> {
+    let message = format!("Too large resource version: {requested}, current: {current}");
+    let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+    Failure::new(504, "Timeout", format!("Timeout: {message}"))
+        .with_detail("causes", Value::Array(vec![cause]))
+        .with_detail("retryAfterSeconds", 1_i64)
+}
+
+/// The `Status` that reports a success.
+#[must_use]
+pub fn success(resource: &Resource, name: &str, uid: &str) -> Value {
+    let mut details = Object::new();
+    for (key, value) in [("name", name), ("group", resource.group), ("kind", resource.plural), ("uid", uid)] {
+        if !value.is_empty() {
+            details.insert(key, value);
+        }
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}

@@ -1,0 +1,272 @@
+//! Counters, gauges and histograms, and their Prometheus text.
+//!
+//! A [`Family`] has one series per combination of label values. Series are shared handles: code on a hot path asks for
+//! its handle once. What has no labels is a family with none. A [`Registry`] writes all families of a component.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Adds `count`.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Changes the value by `amount`.
+    pub fn add(&self, amount: i64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Sets the value.
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How many observations fell below each bound.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    buckets: Vec<AtomicU64>,
+    count: AtomicU64,
+    /// In millionths, so that it can be added to atomically.
+    sum_micros: AtomicU64,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [f64]) -> Self {
+        let buckets = bounds.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { bounds, buckets, count: AtomicU64::new(0), sum_micros: AtomicU64::new(0) }
+    }
+
+    /// Counts a value.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "negative values count as zero")]
+    pub fn observe(&self, value: f64) {
+        if let Some(bucket) = self.bounds.iter().position(|bound| value <= *bound).and_then(|at| self.buckets.get(at)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.sum_micros.fetch_add((value * 1e6).max(0.0) as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a duration, in seconds.
+    pub fn observe_duration(&self, duration: Duration) {
+        self.observe(duration.as_secs_f64());
+    }
+
+    /// How many values were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// What a family's series are.
+pub trait Metric: Send + Sync + 'static {
+    /// The type as Prometheus names it.
+    const TYPE: &'static str;
+    /// A series that has seen nothing.
+    fn new(bounds: &'static [f64]) -> Self;
+    /// Writes the lines of a series.
+    fn write(&self, out: &mut String, name: &str, labels: &str);
+}
+
+impl Metric for Counter {
+    const TYPE: &'static str = "counter";
+
+    fn new(_: &'static [f64]) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, out: &mut String, name: &str, labels: &str) {
+        line(out, name, labels, "", self.get());
+    }
+}
+
+impl Metric for Gauge {
+    const TYPE: &'static str = "gauge";
+
+    fn new(_: &'static [f64]) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, out: &mut String, name: &str, labels: &str) {
+        line(out, name, labels, "", self.get());
+    }
+}
+
+impl Metric for Histogram {
+    const TYPE: &'static str = "histogram";
+
+    fn new(bounds: &'static [f64]) -> Self {
+        Histogram::new(bounds)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the sum is shown as a float")]
+    fn write(&self, out: &mut String, name: &str, labels: &str) {
+        let mut below = 0_u64;
+        let bucket_name = format!("{name}_bucket");
+        for (bound, bucket) in self.bounds.iter().zip(&self.buckets) {
+            below = below.saturating_add(bucket.load(Ordering::Relaxed));
+            line(out, &bucket_name, labels, &format!("le=\"{bound}\""), below);
+        }
+        line(out, &bucket_name, labels, "le=\"+Inf\"", self.count());
+        let sum = self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6;
+        line(out, &format!("{name}_sum"), labels, "", sum);
+        line(out, &format!("{name}_count"), labels, "", self.count());
+    }
+}
+
+fn line(out: &mut String, name: &str, labels: &str, extra: &str, value: impl std::fmt::Display) {
+    let comma = if labels.is_empty() || extra.is_empty() { "" } else { "," };
+    // Writing to a string does not fail.
+    let _ = if labels.is_empty() && extra.is_empty() {
+        writeln!(out, "{name} {value}")
+    } else {
+        writeln!(out, "{name}{{{labels}{comma}{extra}}} {value}")
+    };
+}
+
+/// All series of one metric.
+pub struct Family<M> {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    bounds: &'static [f64],
+    series: RwLock<BTreeMap<Box<str>, Arc<M>>>,
+}
+
+impl<M: Metric> Family<M> {
+    /// The series with these label values, in the order of the label names.
+    pub fn with(&self, values: &[&str]) -> Arc<M> {
+        let mut key = String::new();
+        for (label, value) in self.labels.iter().zip(values) {
+            let comma = if key.is_empty() { "" } else { "," };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            // Writing to a string does not fail.
+            let _ = write!(key, "{comma}{label}=\"{value}\"");
+        }
+        if let Some(series) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(key.as_str()) {
+            return series.clone();
+        }
+        let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.into()).or_insert_with(|| Arc::new(M::new(self.bounds))).clone()
+    }
+}
+
+trait Written: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn write(&self, out: &mut String);
+}
+
+impl<M: Metric> Written for Family<M> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn write(&self, out: &mut String) {
+        let all = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        if all.is_empty() {
+            return;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(out, "# HELP {0} {1}\n# TYPE {0} {2}\n", self.name, self.help, M::TYPE);
+        for (labels, series) in all.iter() {
+            series.write(out, self.name, labels);
+        }
+    }
+}
+
+/// The families of one component.
+#[derive(Default)]
+pub struct Registry {
+    families: Mutex<Vec<Arc<dyn Written>>>,
+}
+
+impl Registry {
+    /// No families yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new family; `bounds` are for histograms.
+    pub fn family<M: Metric>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &'static [&'static str],
+        bounds: &'static [f64],
+    ) -> Arc<Family<M>> {
+        let family = Arc::new(Family { name, help, labels, bounds, series: RwLock::default() });
+        self.families.lock().unwrap_or_else(PoisonError::into_inner).push(family.clone());
+        family
+    }
+
+    /// All families as Prometheus text, sorted by name.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        families.sort_by_key(|family| family.name());
+        let mut out = String::new();
+        for family in families {
+            family.write(&mut out);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_written_as_prometheus_text() {
+        let registry = Registry::new();
+        let requests = registry.family::<Counter>("requests_total", "[STABLE] Requests", &["verb", "code"], &[]);
+        requests.with(&["GET", "200"]).add(2);
+        requests.with(&["GET", "200"]).increment();
+        let times = registry.family::<Histogram>("duration_seconds", "[STABLE] Time", &["verb"], &[0.5, 1.0]);
+        times.with(&["a\"b"]).observe(0.7);
+        registry.family::<Gauge>("idle", "Never shown", &["x"], &[]);
+        assert_eq!(
+            registry.text(),
+            "# HELP duration_seconds [STABLE] Time\n# TYPE duration_seconds histogram\n\
+             duration_seconds_bucket{verb=\"a\\\"b\",le=\"0.5\"} 0\nduration_seconds_bucket{verb=\"a\\\"b\",le=\"1\"} 1\n\
+             duration_seconds_bucket{verb=\"a\\\"b\",le=\"+Inf\"} 1\nduration_seconds_sum{verb=\"a\\\"b\"} 0.7\n\
+             duration_seconds_count{verb=\"a\\\"b\"} 1\n\
+             # HELP requests_total [STABLE] Requests\n# TYPE requests_total counter\n\
+             requests_total{verb=\"GET\",code=\"200\"} 3\n"
+        );
+    }
+}
