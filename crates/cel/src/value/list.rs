@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bounds::check_elements;
 use super::host::{HostData, HostList, ListShape};
 use super::{EvalError, Value};
 
@@ -69,7 +70,9 @@ impl<'a> List<'a> {
             Value::List(other) if self.is_empty() => Ok(Value::List(other.clone())),
             Value::List(other) if other.is_empty() => Ok(Value::List(self.clone())),
             Value::List(other) => {
-                let mut elements = Vec::with_capacity(self.len().saturating_add(other.len()));
+                let length = self.len().saturating_add(other.len());
+                check_elements(length)?;
+                let mut elements = Vec::with_capacity(length);
                 elements.extend(self.iter());
                 elements.extend(other.iter());
                 Ok(Value::list(elements))

@@ -37,6 +37,11 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
         Ok(equal) => equal,
         // Values that refuse to be compared are not equal.
         Err(error) if error.kind() == ErrorKind::NoSuchOverload => false,
+        // Nothing more is compared.
+        Err(fatal) if fatal.is_fatal() => {
+            undecided = Some(fatal);
+            true
+        }
         Err(error) => {
             undecided.get_or_insert(error);
             false
@@ -48,7 +53,7 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
         List::Host(_) | List::Shaped(..) => list.iter().any(|candidate| is_equal(&candidate)),
     };
     match undecided {
-        Some(error) if !found => Err(error),
+        Some(error) if !found || error.is_fatal() => Err(error),
         _ => Ok(found),
     }
 }
