@@ -45,7 +45,8 @@ pub(crate) const JOB: Strategy = Strategy {
     warn: |job, old, context| {
         let mut warnings = workload::warn_with_name(job, old, context);
         let spec = job.field("spec");
-        let is_changed = old.is_none_or(|old| old.field("metadata").int("generation") != job.field("metadata").int("generation"));
+        let is_changed =
+            old.is_none_or(|old| old.field("metadata").int("generation") != job.field("metadata").int("generation"));
         if is_changed && spec.text("completionMode") == "Indexed" {
             let (completions, parallelism) = (spec.int("completions"), spec.int("parallelism"));
             if completions > 100_000 && parallelism > 10_000 {
@@ -194,8 +195,13 @@ fn validate_spec(spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mu
 
 fn validate_job_spec(spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
     for name in [
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
     ] {
         non_negative(spec.int(name), at.child(name), errors);
     }

@@ -108,15 +108,14 @@ fn check(input: &Value, expected: &Value, environments: &Environments) -> Option
             if expected.get("object") != Some(&accepted.object) {
                 return Some(format!("accepted {}\nexpected {expected}", accepted.object));
             }
-            (accepted.warnings != texts(expected, "warnings")).then(|| {
-                format!("warnings {:?}\nexpected {:?}", accepted.warnings, texts(expected, "warnings"))
-            })
+            (accepted.warnings != texts(expected, "warnings"))
+                .then(|| format!("warnings {:?}\nexpected {:?}", accepted.warnings, texts(expected, "warnings")))
         }
         Err(Refused::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error.to_string()))
             .then(|| format!("decode error {error}\nexpected {expected}")),
         Err(Refused::BadRequest(message)) => (expected.get("errors").is_some()
             || expected.str_at(&["message"]) != Some(&message))
-            .then(|| format!("bad request {message}\nexpected {expected}")),
+        .then(|| format!("bad request {message}\nexpected {expected}")),
         Err(Refused::Invalid { message, errors, strict_errors }) => {
             let ours: Vec<String> =
                 errors.iter().map(|it| without_diff(&format!("{}: {}", it.field, it.body())).to_owned()).collect();
@@ -131,7 +130,11 @@ fn check(input: &Value, expected: &Value, environments: &Environments) -> Option
                 })
                 .collect();
             if ours != theirs {
-                return Some(format!("errors\n  {}\nexpected\n  {}\n{expected}", ours.join("\n  "), theirs.join("\n  ")));
+                return Some(format!(
+                    "errors\n  {}\nexpected\n  {}\n{expected}",
+                    ours.join("\n  "),
+                    theirs.join("\n  ")
+                ));
             }
             if strict_errors != texts(expected, "strictErrors") {
                 return Some(format!("strict errors {strict_errors:?}"));

@@ -163,7 +163,10 @@ fn validate_attributes_class(spec: &Value, old_spec: &Value, old_status: &Value,
 
 fn validate_status(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut Errors) {
     const STATUSES: &[&str] = &[
-        "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
         "NodeResizePending",
     ];
     meta::validate_update(claim, old, errors);

@@ -332,7 +332,8 @@ fn validate_device_nodes(device: &Value, per_device: bool, at: &Path<'_>, errors
 fn validate_policy(value: &Value, policy: &Value, at: &Path<'_>, errors: &mut Errors) {
     let (values, range) = (policy.list("validValues"), policy.optional("validRange"));
     if !values.is_empty() && range.is_some() {
-        let detail = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
+        let detail =
+            "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
         errors.forbidden(*at, detail);
         return;
     }
