@@ -31,10 +31,13 @@ struct Shard<V, E> {
 
 /// One compilation, and those who wait for it.
 struct Flight<V, E> {
-    /// Nothing while it is under way; `None` inside if the compiling thread did not come back.
-    outcome: Mutex<Option<Option<Result<Arc<V>, E>>>>,
+    /// Nothing while it is under way.
+    outcome: Mutex<Option<Landed<V, E>>>,
     landed: Condvar,
 }
+
+/// What came of a compilation; nothing if the compiling thread did not come back.
+type Landed<V, E> = Option<Result<Arc<V>, E>>;
 
 #[derive(Default)]
 struct Counters {

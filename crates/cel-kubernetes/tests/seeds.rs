@@ -14,7 +14,7 @@
 use api::json::Value as Json;
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::Dialect;
-use cel_kubernetes::places::{Place, read_schema};
+use cel_kubernetes::places::{InputError, Place, read_schema};
 use cel_kubernetes::recorded::typed_json::encode;
 use cel_kubernetes::schema::TypedSchema;
 
@@ -48,7 +48,7 @@ fn check(case: &Json) -> Vec<String> {
 }
 
 fn run(run: &Json, place: Place, schema: Option<&TypedSchema>, compiled: &Compiled, story: &str) -> Option<String> {
-    let input = place.input(run.get("input").cloned(), schema.cloned(), &|_, _| unreachable!()).unwrap();
+    let input = place.input(run.get("input").cloned(), schema.cloned(), &no_variables).unwrap();
     let ours = input.with(|input| match compiled.eval(input).result {
         Ok(value) => encode(&value).to_string(),
         Err(error) => format!("error: {error}"),
@@ -59,6 +59,10 @@ fn run(run: &Json, place: Place, schema: Option<&TypedSchema>, compiled: &Compil
         _ => panic!("{story}: a run has a value or an error"),
     };
     (ours != expected).then(|| format!("{story}: {run}\n    expected {expected}, ours is {ours}"))
+}
+
+fn no_variables(name: &str, _: &Json) -> Result<cel::value::Value<'static>, InputError> {
+    Err(InputError::new(format!("`{name}` is a variable of the base environment")))
 }
 
 /// The value of an expression without variables.

@@ -24,6 +24,7 @@ pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
 pub use text::{Bytes, Str, double_text, go_quote};
 pub use time::{Civil, Duration, Timestamp};
 
+use crate::syntax::ast::Literal;
 use crate::types::Type;
 
 /// A CEL value that lives at least as long as `'a`, the shorter of program and input.
@@ -265,6 +266,21 @@ impl<'a> Value<'a> {
             Value::Opaque(opaque) => Value::Opaque(opaque),
             Value::Unknown(unknown) => Value::Unknown(unknown),
             Value::Error(error) => Value::Error(error),
+        }
+    }
+}
+
+/// A constant, sharing its text with the tree that holds it.
+impl From<&Literal> for Value<'_> {
+    fn from(literal: &Literal) -> Self {
+        match literal {
+            Literal::Null => Value::Null,
+            Literal::Bool(truth) => Value::Bool(*truth),
+            Literal::Int(number) => Value::Int(*number),
+            Literal::Uint(number) => Value::Uint(*number),
+            Literal::Double(number) => Value::Double(*number),
+            Literal::String(text) => Value::String(Str::Shared(text.clone())),
+            Literal::Bytes(octets) => Value::Bytes(Bytes::Shared(octets.clone())),
         }
     }
 }

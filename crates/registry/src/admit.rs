@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{Type, decode};
+use api::types::{Kind, Type, decode};
 
 use crate::defaults;
 use crate::document::{Edit, Read};
@@ -123,6 +123,9 @@ pub fn update(
 /// Resets what users may not set in a new object, and drops what is gated.
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
+    if let Some(of) = resource.object_type() {
+        *object = normalize(of, object);
+    }
 }
 
 /// What is wrong with a new object.
@@ -197,14 +200,43 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
     let Some(of) = resource.object_type() else { return object };
     let mut object = normalize(of, &object);
+    // Custom resources and their definitions are stored as JSON, all else in a form without empty lists.
+    if resource.group != "apiextensions.k8s.io" {
+        drop_empty_lists(of, &mut object);
+    }
     defaults::apply(of, &mut object, now);
     normalize(of, &object)
+}
+
+/// Required lists that are empty come back as null.
+fn drop_empty_lists(of: &'static Type, object: &mut Value) {
+    for field in of.fields {
+        let Some(value) = object.get_mut(field.name) else { continue };
+        match (&field.kind, &mut *value) {
+            (Kind::List(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
+            (Kind::Struct(of), _) => drop_empty_lists(of, value),
+            (Kind::List(inner), Value::Array(items)) => {
+                if let Some(of) = inner.struct_type() {
+                    items.iter_mut().for_each(|item| drop_empty_lists(of, item));
+                }
+            }
+            (Kind::Map(inner), Value::Object(fields)) => {
+                if let Some(of) = inner.struct_type() {
+                    fields.values_mut().for_each(|item| drop_empty_lists(of, item));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
     if errors.is_empty() {
         return Ok(());
     }
+    // Several rules may say the same; users hear it once.
+    let mut seen = std::collections::HashSet::new();
+    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string())).collect();
     let name = object.field("metadata").text("name");
     let message = errors.invalid_message(&resource.qualified_kind(), name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })

@@ -10,11 +10,19 @@
 //! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
 
 pub mod admit;
+mod apps;
+mod batch;
+mod coordination;
 mod core;
 pub mod defaults;
 mod document;
 pub mod expressions;
 mod meta;
 mod render;
+mod resource;
 pub mod resources;
+mod scheduling;
+mod selectors;
+mod storage;
 pub mod strategy;
+mod workload;

@@ -25,6 +25,8 @@ pub struct Context<'a> {
     pub uid: &'a str,
     /// What the name of an object ends in that is created with `generateName`.
     pub name_suffix: &'a str,
+    /// Whether the namespace has the label that lets claims ask for administrators' access to devices.
+    pub namespace_allows_admin_access: bool,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -102,6 +104,10 @@ impl Resource {
     /// The kind as messages name it: with `.GROUP` if it has one.
     #[must_use]
     pub fn qualified_kind(&self) -> String {
+        // Events of both groups are one kind inside.
+        if self.group == "events.k8s.io" {
+            return self.kind.to_owned();
+        }
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
     }
 }

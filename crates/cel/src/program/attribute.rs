@@ -214,6 +214,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             Value::Unknown(_) => return Ok(Some(object.clone())),
             Value::Error(error) => return Err(error.clone()),
+            Value::Optional(_) if ask != Ask::Value => return Ok(None),
             _ if ask != Ask::Value && !self.program.error_on_bad_presence_test => return Ok(None),
             _ => return Err(EvalError::no_such_key(key)),
         };

@@ -23,6 +23,8 @@ pub(crate) fn of(case: &Case) -> Env {
         .library(&library::bindings())
         .library(&library::two_variable_comprehensions())
         .syntax(|syntax| syntax.optional_syntax = true)
+        // The reference runs the suite with this option, too.
+        .options(|options| options.error_on_bad_presence_test = true)
         .container(&case.container);
     for (name, declaration) in case.declarations() {
         builder = match declaration {

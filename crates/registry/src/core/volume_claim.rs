@@ -107,8 +107,19 @@ pub(crate) fn validate_template(template: &Value, at: &Path<'_>, errors: &mut Er
 /// Metadata in which only labels and annotations may be set.
 pub(crate) fn validate_template_metadata(metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
     const FORBIDDEN: &[&str] = &[
-        "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-        "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
     ];
     meta::validate_annotations(metadata.map("annotations"), &at.child("annotations"), errors);
     meta::validate_labels(metadata.map("labels"), &at.child("labels"), errors);

@@ -62,6 +62,10 @@ fn stateful_set(spec: &mut Value) {
     retention.set_default("whenScaled", "Retain");
     spec.set_missing("replicas", 1_i64);
     spec.set_missing("revisionHistoryLimit", 10_i64);
+    for claim in spec.list_mut("volumeClaimTemplates") {
+        claim.set("kind", "PersistentVolumeClaim");
+        claim.set("apiVersion", "v1");
+    }
 }
 
 fn job(job: &mut Value) {

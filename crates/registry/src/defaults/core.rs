@@ -9,7 +9,8 @@ pub(super) fn apply(name: &str, object: &mut Value) {
     match name {
         "Pod" => pod(object),
         "PodSpec" => pod_spec(object),
-        "PodStatus" => pod_ips(object),
+        "PodStatus" => same_first(object, "podIP", "podIPs", Some("ip")),
+        "NodeSpec" => same_first(object, "podCIDR", "podCIDRs", None),
         "Container" | "EphemeralContainer" => container(object),
         "Volume" => volume(object),
         "Probe" => {
@@ -28,6 +29,7 @@ pub(super) fn apply(name: &str, object: &mut Value) {
             object.set_default("path", "/");
             object.set_default("scheme", "HTTP");
         }
+        "GRPCAction" => object.set_missing("service", ""),
         "ObjectFieldSelector" => object.set_default("apiVersion", "v1"),
         "PersistentVolume" => {
             object.make("status").set_default("phase", "Pending");
@@ -125,15 +127,22 @@ fn pod_spec(spec: &mut Value) {
     spec.set_default("schedulerName", "default-scheduler");
 }
 
-/// The address and the first of the addresses are the same.
-fn pod_ips(status: &mut Value) {
-    let address = status.text("podIP").to_owned();
-    let first = status.list("podIPs").first().map(|it| it.text("ip").to_owned());
+/// The single field and the first item of the list are the same; the single one wins.
+fn same_first(object: &mut Value, single: &str, list: &str, key: Option<&str>) {
+    let text = object.text(single).to_owned();
+    let first = object.list(list).first().map(|item| match key {
+        Some(key) => item.text(key).to_owned(),
+        None => item.as_str().unwrap_or_default().to_owned(),
+    });
     match first {
-        Some(first) if address.is_empty() => status.set("podIP", first),
-        Some(first) if first == address => {}
-        _ if address.is_empty() => {}
-        _ => status.set("podIPs", vec![api::json!({"ip": address})]),
+        Some(first) if text.is_empty() => object.set(single, first),
+        Some(first) if first == text => {}
+        _ if text.is_empty() => {}
+        _ => {
+            let item = key
+                .map_or_else(|| Value::from(&text), |key| Value::Object([(key, text.as_str())].into_iter().collect()));
+            object.set(list, vec![item]);
+        }
     }
 }
 

@@ -138,7 +138,8 @@ fn is_sysctl_name(name: &str) -> bool {
 fn forbids_sysctl(name: &str, spec: &Value) -> Option<&'static str> {
     let name = name.replace('/', ".");
     let is_net = name.starts_with("net.");
-    let is_ipc = ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|it| name.starts_with(it)) || name == "kernel.sem";
+    let is_ipc =
+        ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|it| name.starts_with(it)) || name == "kernel.sem";
     if is_net && spec.flag("hostNetwork") {
         Some("may not be specified when 'hostNetwork' is true")
     } else if is_ipc && spec.flag("hostIPC") {
@@ -286,7 +287,8 @@ pub(super) fn validate_host_process(spec: &Value, at: &Path<'_>, errors: &mut Er
     }
     if on_host > 0 {
         if on_host != all {
-            let detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+            let detail =
+                "If pod contains any hostProcess containers then all containers must be HostProcess containers";
             errors.invalid(*at, "", detail);
         }
         if !spec.flag("hostNetwork") {
@@ -321,12 +323,29 @@ pub(super) fn validate_os(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
 
 fn validate_windows_pod(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     const POD: &[&str] = &[
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
-        "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "fsGroup",
+        "fsGroupChangePolicy",
+        "sysctls",
+        "runAsUser",
+        "runAsGroup",
+        "supplementalGroups",
+        "supplementalGroupsPolicy",
+        "seLinuxChangePolicy",
     ];
     const CONTAINER: &[&str] = &[
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-        "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "capabilities",
+        "readOnlyRootFilesystem",
+        "privileged",
+        "allowPrivilegeEscalation",
+        "procMount",
+        "runAsUser",
+        "runAsGroup",
     ];
     const DETAIL: &str = "cannot be set for a windows pod";
     let here = at.child("securityContext");

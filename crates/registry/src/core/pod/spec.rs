@@ -127,7 +127,8 @@ fn validate_claims(spec: &Value, metadata: &Value, at: &Path<'_>, errors: &mut E
             invalid(names::dns1123_label(name), name, here.child("name"), errors);
             seen.push(name);
         }
-        let (own, template) = (claim.optional_text("resourceClaimName"), claim.optional_text("resourceClaimTemplateName"));
+        let (own, template) =
+            (claim.optional_text("resourceClaimName"), claim.optional_text("resourceClaimTemplateName"));
         let detail = match (own, template) {
             (Some(_), Some(_)) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             (None, None) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
@@ -338,4 +339,3 @@ pub(crate) fn validate_template(template: &Value, options: &Options<'_>, at: &Pa
         errors.forbidden(here.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
     }
 }
-
