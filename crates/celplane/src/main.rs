@@ -1,7 +1,7 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
 mod commands;
-mod compiler;
+mod compile_cache;
 mod gated_uses;
 mod input;
 mod language;

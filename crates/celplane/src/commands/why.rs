@@ -13,7 +13,7 @@ use api::features::Features;
 use cluster::Cluster;
 use judge::NodeReport;
 
-use crate::compiler::compile_cache;
+use crate::compile_cache::compile_cache;
 use crate::style::{Style, When};
 
 /// Explain where a pod can run: what taints, node affinity and volumes decide, node by node.

@@ -6,11 +6,10 @@ use api::json::{Position, Value};
 use api::types;
 use cel::cost::Cost;
 use registry::admit::{self, Refused};
-use registry::expressions::{Expressions as _, Place, Refusal};
+use registry::expressions::{Environments, Place, Refusal};
 use registry::resources;
 use registry::strategy::Context;
 
-use crate::compiler::Compiler;
 use crate::gated_uses::{self, Field, Use};
 use crate::manifests::{Manifest, Manifests, Source};
 
@@ -18,7 +17,7 @@ use crate::manifests::{Manifest, Manifests, Source};
 #[derive(Debug)]
 pub(super) struct Judge {
     features: Features,
-    compiler: Compiler,
+    environments: Environments,
     with_costs: bool,
 }
 
@@ -65,7 +64,7 @@ pub(super) struct Finding {
 
 impl Judge {
     pub(super) fn new(features: Features, with_costs: bool) -> anyhow::Result<Self> {
-        Ok(Judge { features, compiler: Compiler::new()?, with_costs })
+        Ok(Judge { features, environments: Environments::new()?, with_costs })
     }
 
     /// Reads a file and judges its objects.
@@ -116,8 +115,8 @@ impl Judge {
         }
         if self.with_costs {
             let costs = uses.iter().filter_map(|it| {
-                let cost = self.compiler.cost(place(it.field)?, it.text)?;
-                Some((find(&it.path), it.path.clone(), cost))
+                let compiled = self.environments.compile(place(it.field)?, it.text).ok()?;
+                Some((find(&it.path), it.path.clone(), compiled.cost()))
             });
             report.costs.extend(costs);
         }
@@ -135,11 +134,12 @@ impl Judge {
         let namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default");
         let context = Context {
             features: self.features,
-            expressions: &self.compiler,
+            expressions: &self.environments,
             namespace: if resource.is_namespaced { namespace } else { "" },
             now: "2000-01-01T00:00:00Z",
             uid: "00000000-0000-4000-8000-000000000001",
             name_suffix: "bcdfg",
+            namespace_allows_admin_access: false,
         };
         let mut plain = |message: String| {
             let path = message.split('"').nth(1).unwrap_or_default().to_owned();
@@ -185,16 +185,8 @@ impl Judge {
             if !it.needs.are_met(self.features) {
                 gate_off(it, at, &mut errors);
             } else if let Some(place) = place(it.field) {
-                match self.compiler.check(place, it.text) {
-                    Ok(()) => {}
-                    Err(Refusal::TooLong { max }) => errors.too_long(at, max),
-                    Err(Refusal::Invalid(detail)) => errors.invalid(at, it.text, detail),
-                    Err(Refusal::TooCostly(detail)) => errors.forbidden(at, detail),
-                    // An error in a column is one of the whole column.
-                    Err(Refusal::Internal(detail)) => {
-                        errors.internal(Path::new(path.trim_end_matches(".expression")), detail);
-                    }
-                    Err(_) => errors.internal(at, "the expression cannot be used"),
+                if let Err(refusal) = self.environments.compile(place, it.text) {
+                    refuse(it, refusal, at, &mut errors);
                 }
             }
         }
@@ -219,6 +211,23 @@ fn findings(errors: &Errors, find: &dyn Fn(&str) -> Position) -> Vec<Finding> {
         message: error.body(),
     };
     errors.iter().map(finding).collect()
+}
+
+/// What validation says to an expression that cannot be used.
+fn refuse(it: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
+    match (it.field, refusal) {
+        (_, Refusal::TooLong { max }) => errors.too_long(at, max),
+        // What the compiler says of a column is an internal error of the whole column in Kubernetes.
+        (Field::PrinterColumn(_), Refusal::Invalid(detail) | Refusal::Internal(detail)) => {
+            let column = at.to_string();
+            let column = Path::new(column.trim_end_matches(".expression"));
+            errors.internal(column, format!("CEL compilation failed for {} rules: {detail}", it.text));
+        }
+        (_, Refusal::Invalid(detail)) => errors.invalid(at, it.text, detail),
+        (_, Refusal::TooCostly(detail)) => errors.forbidden(at, detail),
+        (_, Refusal::Internal(detail)) => errors.internal(at, detail),
+        (_, _) => errors.internal(at, "the expression cannot be used"),
+    }
 }
 
 /// What validation says to a field whose gate is off.
