@@ -25,5 +25,7 @@ macro_rules! subcommands {
 pub(crate) use subcommands;
 
 subcommands! {
+    Apiserver => apiserver,
     Cel => cel,
+    Up => up,
 }

@@ -1,6 +1,7 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
 mod commands;
+mod control_plane;
 mod language;
 mod input;
 mod literal;
