@@ -97,12 +97,12 @@ impl Authority {
         Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// A certificate that names a user and groups.
+    /// A certificate that names a user and a group.
     ///
     /// # Errors
     /// [`CertificateError::Generate`].
-    pub fn client(&self, name: &str, groups: &[&str]) -> Result<Pair, CertificateError> {
-        let mut params = params(name, groups)?;
+    pub fn client(&self, name: &str, group: &str) -> Result<Pair, CertificateError> {
+        let mut params = params(name, Some(group))?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(&params)
@@ -113,7 +113,7 @@ impl Authority {
     /// # Errors
     /// [`CertificateError::Generate`].
     pub fn server(&self, addresses: &[IpAddr]) -> Result<Pair, CertificateError> {
-        let mut params = params("celplane-apiserver", &[])?;
+        let mut params = params("celplane-apiserver", None)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
@@ -125,17 +125,17 @@ impl Authority {
 }
 
 fn authority_params() -> Result<CertificateParams, CertificateError> {
-    let mut params = params("celplane", &[])?;
+    let mut params = params("celplane", None)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     Ok(params)
 }
 
-fn params(name: &str, organizations: &[&str]) -> Result<CertificateParams, CertificateError> {
+fn params(name: &str, organization: Option<&str>) -> Result<CertificateParams, CertificateError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    for organization in organizations {
-        params.distinguished_name.push(DnType::OrganizationName, *organization);
+    if let Some(organization) = organization {
+        params.distinguished_name.push(DnType::OrganizationName, organization);
     }
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)
@@ -172,7 +172,7 @@ impl Bundle {
         };
         let authority = Authority { pair: load("ca", &|| Ok(Authority::generate()?.pair))? };
         let server = load("apiserver", &|| authority.server(addresses))?;
-        let admin = load("admin", &|| authority.client("kubernetes-admin", &["system:masters"]))?;
+        let admin = load("admin", &|| authority.client("kubernetes-admin", "system:masters"))?;
         Ok(Self { authority, server, admin })
     }
 
