@@ -22,7 +22,11 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-const GENERATORS: &[Generator] = &[Generator { name: "types", files: crate::types::files }];
+const GENERATORS: &[Generator] = &[
+    Generator { name: "types", files: crate::types::files },
+    #[cfg(feature = "descriptions")]
+    Generator { name: "descriptions", files: crate::descriptions::files },
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &["--check"])?;

@@ -4,6 +4,8 @@
 //! through [`command`], so that a failing step always names the command that failed.
 
 mod command;
+#[cfg(feature = "descriptions")]
+mod descriptions;
 mod fix;
 mod generate;
 mod test;

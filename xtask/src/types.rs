@@ -171,7 +171,13 @@ impl Facts {
         let (owner, name) = (text(entry, "type")?, text(entry, "name")?);
         let fields = self.fields.get_mut(owner).with_context(|| format!("no type {owner}"))?;
         let field = entry.get("field").context("a new field without facts")?;
-        fields.insert(name.to_owned(), field.clone());
+        let mut field = field.clone();
+        if !fields.contains_key(name)
+            && let Some(facts) = field.as_object_mut()
+        {
+            facts.insert("added".to_owned(), Value::Bool(true));
+        }
+        fields.insert(name.to_owned(), field);
         let order = self.order.get_mut(owner).with_context(|| format!("no order for {owner}"))?;
         if order.iter().all(|(known, _)| known != name) {
             order.push((name.to_owned(), text(entry, "go_name")?.to_owned()));
@@ -267,6 +273,7 @@ fn write_fields(out: &mut String, facts: &Facts, owner: &str, source: &str, embe
             ("omit_zero", omit.contains("omitzero")),
             ("atomic", is_map("atomic")),
             ("granular", is_map("granular")),
+            ("added", field.get("added").is_some()),
         ];
         for (flag, _) in flags.into_iter().filter(|(_, set)| *set) {
             write!(line, ", {flag}: true")?;
@@ -348,7 +355,7 @@ fn group_version(package: &str) -> Option<(String, String)> {
 }
 
 /// `k8s.io/api/core/v1.Pod` → `io.k8s.api.core.v1.Pod`.
-fn schema_name(name: &str) -> String {
+pub(crate) fn schema_name(name: &str) -> String {
     name.replacen("k8s.io/", "io.k8s.", 1).replace('/', ".")
 }
 

@@ -105,16 +105,31 @@ impl Requirement {
     /// All complaints in one message.
     pub fn new(key: &str, operator: Operator, values: Vec<Text>) -> Result<Self, SelectorError> {
         let mut errors = Errors::new();
+        // Kubernetes shows a missing list as null.
+        let shown = (!values.is_empty()).then_some(values.as_slice());
+        Self::check(key, operator, shown, &Path::ROOT, &mut errors);
+        if errors.is_empty() {
+            Ok(Self { key: key.into(), operator, values })
+        } else {
+            Err(SelectorError(errors.message()))
+        }
+    }
+
+    /// Whether key, operator and values fit each other; complaints are about the fields `key` and `values` at a path.
+    pub fn check(key: &str, operator: Operator, values: Option<&[Text]>, at: &Path<'_>, errors: &mut Errors) {
         let complaints = names::qualified_name(key);
         if !complaints.is_empty() {
-            errors.invalid(Path::new("key"), key, complaints.join("; "));
+            errors.invalid(at.child("key"), key, complaints.join("; "));
         }
-        let at = Path::new("values");
-        let shown = || Value::Array(values.iter().map(|value| Value::String(value.clone())).collect());
+        let at = at.child("values");
+        let shown = || match values {
+            Some(values) => Value::Array(values.iter().map(|value| Value::String(value.clone())).collect()),
+            None => Value::Null,
+        };
+        let values = values.unwrap_or_default();
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
-                // Kubernetes shows a missing list as null.
-                errors.invalid(at, Value::Null, "for 'in', 'notin' operators, values set can't be empty");
+                errors.invalid(at, shown(), "for 'in', 'notin' operators, values set can't be empty");
             }
             Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
                 errors.invalid(at, shown(), "exact-match compatibility requires one single value");
@@ -140,11 +155,6 @@ impl Requirement {
             if !complaints.is_empty() {
                 errors.invalid(at.index(index).key(key), value.clone(), complaints.join("; "));
             }
-        }
-        if errors.is_empty() {
-            Ok(Self { key: key.into(), operator, values })
-        } else {
-            Err(SelectorError(errors.message()))
         }
     }
 

@@ -4,11 +4,11 @@
 //! global. In reading order:
 //!
 //! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`int_or_string`], and the shapes of [`names`].
-//! - **Documents**: [`json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
+//! - **Documents**: [`mod@json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
 //!   it; [`json_path`] finds parts of it.
 //! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
 //! - **Typed views** of what Celplane interprets, by API group: [`core`], [`apps`], [`batch`], [`resource`],
-//!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] to select by.
+//!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
 //! - **What users see and set**: [`field`] errors, [`features`] gates, and text [as Go prints it](go_text).
 
 pub mod apiextensions;
@@ -20,6 +20,7 @@ pub mod core;
 pub mod duration;
 pub mod features;
 pub mod field;
+pub mod field_selector;
 pub mod go_text;
 pub mod int_or_string;
 pub mod json;

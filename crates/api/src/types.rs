@@ -5,9 +5,13 @@
 //! place.
 
 mod decode;
+mod descriptions;
+mod internal;
 mod table;
 
 pub use decode::{Decoded, decode};
+pub use descriptions::{Description, FieldDescription, describe};
+pub use internal::internal_form;
 
 /// A struct type.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub struct Field {
     pub granular: bool,
     /// The default that OpenAPI shows, as JSON.
     pub default: Option<&'static str>,
+    /// Whether one of the five proposals adds the field: Kubernetes does not know it.
+    pub added: bool,
 }
 
 /// What a value is.
@@ -119,6 +125,7 @@ const FIELD: Field = Field {
     atomic: false,
     granular: false,
     default: None,
+    added: false,
 };
 
 /// The type of a kind of objects. Kinds that every group shares (`Status`, `DeleteOptions`) are in `meta.k8s.io`.

@@ -4,8 +4,11 @@
 //! so; the grammar itself is that of YAML 1.2. A YAML number passes through JSON, so that `1.0` becomes the integer 1.
 
 mod scalar;
+mod write;
 
 use std::collections::HashMap;
+
+pub use write::to_string;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
 

@@ -70,6 +70,34 @@ fn selectors_of_objects() {
 }
 
 #[test]
+fn selectors_by_fields() {
+    use api::field_selector::FieldSelector;
+    for (input, expected, line) in cases("fieldString") {
+        let selector = match FieldSelector::parse(input.str_at(&["selector"]).unwrap()) {
+            Err(error) => {
+                assert_eq!(expected.str_at(&["error"]), Some(error.to_string().as_str()), "{line}");
+                continue;
+            }
+            Ok(selector) => selector,
+        };
+        assert_eq!(expected.str_at(&["string"]), Some(selector.to_string().as_str()), "{line}");
+        let terms: Vec<Value> = selector
+            .terms()
+            .iter()
+            .map(|it| {
+                let operator = if it.negated { "!=" } else { "=" };
+                api::json!({"field": (it.field.as_str()), "operator": operator, "value": (it.value.as_str())})
+            })
+            .collect();
+        assert_eq!(expected.get("requirements").and_then(Value::as_array).unwrap(), terms, "{line}");
+        let objects = input.get("fields").and_then(Value::as_array).unwrap();
+        let matches: Vec<Value> =
+            objects.iter().map(|it| selector.matches(|field| it.get(field).and_then(Value::as_str)).into()).collect();
+        assert_eq!(expected.get("match").and_then(Value::as_array).unwrap(), matches, "{line}");
+    }
+}
+
+#[test]
 fn names_have_their_shapes() {
     let mut compared = 0;
     for line in include_str!("data/scalars.jsonl").lines() {

@@ -1,13 +1,107 @@
 //! What kinds mean beyond their metadata: which parts of an object a write may touch, and what validation says.
 //!
-//! The steps follow Kubernetes' `registry/rest` (`BeforeCreate`, `BeforeUpdate`); what is special about single kinds
-//! stands in tables.
+//! Kinds that `registry` knows are prepared and validated there; the others get the same treatment of their metadata and
+//! status, from tables. The steps follow Kubernetes' `registry/rest` (`BeforeCreate`, `BeforeUpdate`).
 
+use std::sync::OnceLock;
+
+use api::features::Features;
 use api::field::{Errors, Path};
 use api::json::Value;
+use api::types::Type;
+use registry::admit;
+use registry::expressions::{Environments, Expressions, Place, Refusal};
+use registry::strategy::Context;
 
+use crate::chance;
+use crate::conversion;
 use crate::metadata;
 use crate::resources::Resource;
+
+/// Prepares and validates objects.
+#[derive(Debug, Default)]
+pub struct Meaning {
+    features: Features,
+    expressions: LazyEnvironments,
+}
+
+/// The environments of expressions, made when the first expression comes.
+#[derive(Debug, Default)]
+struct LazyEnvironments(OnceLock<Option<Environments>>);
+
+impl Expressions for LazyEnvironments {
+    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
+        match self.0.get_or_init(|| Environments::new().ok()) {
+            Some(environments) => environments.check(place, expression),
+            None => Err(Refusal::Internal("the environments of expressions cannot be made".to_owned())),
+        }
+    }
+}
+
+impl Meaning {
+    /// With these features on.
+    #[must_use]
+    pub fn new(features: Features) -> Self {
+        Self { features, expressions: LazyEnvironments::default() }
+    }
+
+    fn context<'a>(&'a self, namespace: &'a str, now: &'a str) -> Context<'a> {
+        Context { features: self.features, expressions: &self.expressions, namespace, now, uid: "", name_suffix: "" }
+    }
+
+    /// Fills in defaults. The object is in the stored version and in normal form.
+    pub fn default(&self, resource: &Resource, object: &mut Value) {
+        if let Some(of) = stored_type(resource) {
+            registry::defaults::apply(of, object, &chance::now().to_string());
+        }
+    }
+
+    /// Resets what users may not set in a new object.
+    pub fn prepare_create(&self, resource: &Resource, object: &mut Value) {
+        prepare_create(resource, object);
+        if let Some(row) = row(resource) {
+            let namespace = metadata::text(object, "namespace").to_owned();
+            let now = chance::now().to_string();
+            admit::prepare_create(row, object, &self.context(&namespace, &now));
+        }
+    }
+
+    /// What is wrong with a new object.
+    #[must_use]
+    pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
+        let Some(row) = row(resource) else { return validate_create(resource, object) };
+        let now = chance::now().to_string();
+        admit::validate_create(row, object, &self.context(metadata::text(object, "namespace"), &now))
+    }
+
+    /// Keeps what an update of the whole object or of a part of it may not change.
+    pub fn prepare_update(&self, resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+        let Some(row) = row(resource) else { return prepare_update(resource, object, old, subresource) };
+        let namespace = metadata::text(object, "namespace").to_owned();
+        let now = chance::now().to_string();
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        admit::prepare_update(row, object, old, part, &self.context(&namespace, &now));
+    }
+
+    /// What is wrong with a change.
+    #[must_use]
+    pub fn validate_update(&self, resource: &Resource, object: &Value, old: &Value, subresource: &str) -> Errors {
+        let Some(row) = row(resource) else { return validate_update(object, old) };
+        let now = chance::now().to_string();
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        let context = self.context(metadata::text(object, "namespace"), &now);
+        admit::validate_update(row, object, old, part, &context)
+    }
+}
+
+/// What `registry` knows of the kind, in its stored version.
+fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
+    registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
+}
+
+fn stored_type(resource: &Resource) -> Option<&'static Type> {
+    api::types::by_api_version(&conversion::stored_api_version(resource), resource.kind)
+}
 
 /// Kinds whose `metadata.generation` counts changes of the spec.
 fn counts_generations(resource: &Resource) -> bool {
@@ -45,7 +139,7 @@ fn same_spec(new: &Value, old: &Value) -> bool {
 }
 
 /// Resets what users may not set in a new object.
-pub fn prepare_create(resource: &Resource, object: &mut Value) {
+fn prepare_create(resource: &Resource, object: &mut Value) {
     let generation = if counts_generations(resource) { Some(1_i64) } else { None };
     match generation {
         Some(generation) => metadata::set(object, "generation", generation),
@@ -84,7 +178,7 @@ fn set(object: &mut Value, field: &str, value: Value) {
 }
 
 /// Keeps what an update of the whole object or of a part of it may not change.
-pub fn prepare_update(resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+fn prepare_update(resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
     metadata::copy(object, old, "generation");
     let has_status = resource.subresource("status").is_some();
     match subresource {
@@ -135,8 +229,7 @@ fn keep(object: &mut Value, old: &Value, field: &str) {
 }
 
 /// What is wrong with the metadata of a new object.
-#[must_use]
-pub fn validate_create(resource: &Resource, object: &Value) -> Errors {
+fn validate_create(resource: &Resource, object: &Value) -> Errors {
     let mut errors = Errors::new();
     let at = Path::new("metadata");
     let name = metadata::text(object, "name");
@@ -182,8 +275,7 @@ fn validate_common(object: &Value, errors: &mut Errors) {
 }
 
 /// What is wrong with the metadata of a changed object.
-#[must_use]
-pub fn validate_update(object: &Value, old: &Value) -> Errors {
+fn validate_update(object: &Value, old: &Value) -> Errors {
     let mut errors = Errors::new();
     let at = Path::new("metadata");
     for field in ["name", "namespace", "uid"] {

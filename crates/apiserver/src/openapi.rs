@@ -34,8 +34,7 @@ impl OpenApi {
     }
 
     /// Answers `/openapi/v3` and what is below.
-    #[must_use]
-    pub fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
+    pub(crate) fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
         if path.is_empty() {
             let paths: Object = self
                 .documents

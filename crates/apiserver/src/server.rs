@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api::features::Features;
-use api::json::Value;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use http::{Request, Response};
@@ -25,6 +24,7 @@ use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
 use crate::identity::{Authenticator, User};
+use crate::meaning::Meaning;
 use crate::metrics::{Labels, Metrics};
 use crate::negotiation;
 use crate::openapi::OpenApi;
@@ -74,6 +74,7 @@ pub struct Server {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) authorizer: Authorizer,
+    pub(crate) meaning: Meaning,
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
     authenticator: Authenticator,
@@ -105,6 +106,7 @@ impl Server {
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
             authenticator: Authenticator::new(options.tokens.clone()),
+            meaning: Meaning::new(options.features),
             metrics: Metrics::new(),
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
@@ -142,20 +144,6 @@ impl Server {
     pub(crate) fn time_to_live(&self, resource: &Resource) -> Option<Duration> {
         (resource.plural == "events").then_some(self.options.event_ttl)
     }
-
-    /// What is done with an object of a kind before it is checked: gives back warnings.
-    pub(crate) fn finish(
-        &self,
-        _resource: &Resource,
-        _object: &mut Value,
-        _old: Option<&Value>,
-        _subresource: &str,
-    ) -> Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    /// Called after an object was created.
-    pub(crate) fn created(&self, _resource: &Resource, _object: &Value) {}
 
     /// Handles one request. `certificate` is the user that the connection's certificate names.
     pub async fn handle<B>(self: &Arc<Self>, request: Request<B>, certificate: Option<&User>) -> Response<Body>

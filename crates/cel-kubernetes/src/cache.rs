@@ -31,10 +31,13 @@ struct Shard<V, E> {
 
 /// One compilation, and those who wait for it.
 struct Flight<V, E> {
-    /// Nothing while it is under way; `None` inside if the compiling thread did not come back.
-    outcome: Mutex<Option<Option<Result<Arc<V>, E>>>>,
+    /// Nothing while it is under way.
+    outcome: Mutex<Option<Landed<V, E>>>,
     landed: Condvar,
 }
+
+/// What came of a compilation; nothing if the compiling thread did not come back.
+type Landed<V, E> = Option<Result<Arc<V>, E>>;
 
 #[derive(Default)]
 struct Counters {
@@ -138,7 +141,10 @@ impl<V, E: Clone> Cache<V, E> {
         outcome
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the number of shards, which is at least one")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the index is taken modulo the number of shards, which is at least one"
+    )]
     fn shard(&self, text: &str) -> &Mutex<Shard<V, E>> {
         let hash = self.hasher.hash_one(text) as usize;
         &self.shards[hash.checked_rem(self.shards.len()).unwrap_or(0)]

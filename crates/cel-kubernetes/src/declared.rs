@@ -107,6 +107,8 @@ pub struct DeclaredTypes {
     keywords_as_fields: bool,
     /// In maps, a key that is selected like a field has the size of the values.
     sizes_of_selected_keys: bool,
+    /// Every path starts at the first variable, whatever its own first step.
+    single_root: bool,
 }
 
 impl DeclaredTypes {
@@ -138,6 +140,24 @@ impl DeclaredTypes {
         self
     }
 
+    /// Every path starts at the first variable, whatever its first step says: so do Kubernetes' schemas, where even the name of a
+    /// type, as in `type(self.port) == int`, or the element of a computed list has the size of the root.
+    #[must_use]
+    pub fn with_single_root(mut self) -> Self {
+        self.single_root = true;
+        self
+    }
+
+    fn root(&self, first: PathStep<'_>) -> Option<&Declared> {
+        let mut variables = self.variables.iter();
+        let found = match first {
+            _ if self.single_root => variables.next(),
+            PathStep::Variable(name) => variables.find(|(variable, _)| variable == name),
+            _ => None,
+        };
+        found.map(|(_, declared)| declared.as_ref())
+    }
+
     /// The variables and their types.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &Type)> {
         self.variables.iter().map(|(name, declared)| (name.as_str(), &declared.cel_type))
@@ -160,10 +180,8 @@ impl DeclaredTypes {
 
 impl SizeHints for DeclaredTypes {
     fn size(&self, path: &[PathStep<'_>], _of: &Type) -> Option<Size> {
-        let (PathStep::Variable(root), rest) = path.split_first().map(|(first, rest)| (*first, rest))? else {
-            return None;
-        };
-        let mut at = self.variables.iter().find(|(name, _)| name == root).map(|(_, declared)| declared.as_ref())?;
+        let (first, rest) = path.split_first()?;
+        let mut at = self.root(*first)?;
         for step in rest {
             at = self.step(at, *step)?;
         }

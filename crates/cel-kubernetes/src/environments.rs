@@ -67,7 +67,7 @@ fn with_schema(
     limits: ExpressionLimits,
 ) -> Result<Environment, EnvError> {
     let roots = variables.iter().map(|variable| (*variable, schema.declared().clone()));
-    let types = Arc::new(DeclaredTypes::new(roots).with_keywords_as_fields());
+    let types = Arc::new(DeclaredTypes::new(roots).with_keywords_as_fields().with_single_root());
     let mut builder = dialect.builder();
     for variable in variables {
         builder = builder.variable(variable, schema.declared().cel_type.clone());

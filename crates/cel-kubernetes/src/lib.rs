@@ -10,5 +10,7 @@ pub mod declared;
 pub mod environments;
 pub mod libraries;
 pub mod names;
+pub mod places;
 pub mod reads;
+pub mod recorded;
 pub mod schema;

@@ -124,12 +124,29 @@ fn assign_names(declared: &mut Declared, name: &str) {
     }
 }
 
+/// The longest name of an object.
+const NAME_LENGTH_MAX: i64 = 253;
+
 /// The schema's properties at the root of a resource: type, name, and of the metadata only what rules may see.
 pub(crate) fn with_resource_root(schema: &Schema) -> Schema {
+    let is_text = |schema: Option<&Schema>| schema.is_some_and(|schema| schema.type_name == "string");
+    let declared = schema.properties.get("metadata");
+    let names = declared.map(|metadata| &metadata.properties);
+    let name = |field: &str| names.and_then(|names| names.get(field));
+    if ["kind", "apiVersion"].iter().all(|field| is_text(schema.properties.get(*field)))
+        && declared.is_some_and(|metadata| metadata.type_name == "object")
+        && is_text(name("name"))
+        && is_text(name("generateName"))
+    {
+        return schema.clone();
+    }
     let text = Schema { type_name: "string".to_owned(), ..Schema::default() };
     let mut metadata = Schema { type_name: "object".to_owned(), ..Schema::default() };
-    for field in ["name", "generateName"] {
-        metadata.properties.insert(field.to_owned(), text.clone());
+    // A generated name gets a suffix of at least one character.
+    for (field, length_max) in [("name", NAME_LENGTH_MAX), ("generateName", NAME_LENGTH_MAX - 1)] {
+        let max_length = name(field).and_then(|it| it.max_length).map_or(length_max, |own| own.min(length_max));
+        let capped = Schema { max_length: Some(max_length), ..text.clone() };
+        metadata.properties.insert(field.to_owned(), capped);
     }
     let mut root = schema.clone();
     root.properties.insert("kind".to_owned(), text.clone());

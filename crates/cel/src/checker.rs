@@ -11,6 +11,7 @@ mod literal;
 mod name;
 mod select;
 mod typed;
+mod unchecked;
 mod validate;
 
 pub use format::Shown;

@@ -7,6 +7,7 @@ mod container;
 mod function;
 mod names;
 mod provider;
+mod well_known;
 
 use std::sync::Arc;
 

@@ -158,8 +158,8 @@ impl Type {
     /// Reads the notation of function signatures.
     ///
     /// Built-in names are `bool int uint double string bytes null dyn any duration timestamp type` and `list(…)`, `map(…, …)`,
-    /// `optional(…)`, `type(…)`, `wrapper(…)`; a single upper-case letter is a type parameter; `opaque(name)` is a type
-    /// without fields, any other name one that has fields.
+    /// `optional(…)`, `type(…)`, `wrapper(…)`; a single upper-case letter is a type parameter; `opaque(name)` and
+    /// `name(parameter, …)` are types without fields, any other name one that has fields.
     pub fn parse(text: &str) -> Option<Type> {
         let mut rest = text.trim();
         let parsed = parse_type(&mut rest)?;
@@ -328,6 +328,19 @@ fn parse_type(rest: &mut &str) -> Option<Type> {
             Type::map(key, value)
         }
         "" => return None,
+        _ if after.starts_with('(') => {
+            let mut parameters = Vec::new();
+            *rest = rest.strip_prefix('(')?;
+            loop {
+                parameters.push(parse_type(rest)?);
+                match rest.trim_start().strip_prefix(',') {
+                    Some(more) => *rest = more,
+                    None => break,
+                }
+            }
+            *rest = rest.trim_start().strip_prefix(')')?;
+            Type::Opaque(Arc::new(Opaque { name: name.into(), parameters }))
+        }
         _ if name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase()) => Type::Param(name.into()),
         _ => Type::object(name),
     };
@@ -357,6 +370,7 @@ mod tests {
         check("type(int)", "type(int)");
         check("kubernetes.Quantity", "kubernetes.Quantity");
         check("wrapper(int)", "wrapper(int)");
+        check("tuple(T, list(int))", "tuple(T, list(int))");
         assert_eq!(Type::parse("list(int"), None);
         assert_eq!(Type::parse("map(int)"), None);
     }

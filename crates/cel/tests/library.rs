@@ -14,7 +14,6 @@
 //! Operands that were written `timestamp('…')` or `duration('…')` are `parsed_timestamp` and `parsed_duration`.
 
 use cel::checker::Validator;
-use cel::cost::Price;
 use cel::env::{Env, Implementation};
 use cel::library;
 use cel::types::Type;
@@ -119,8 +118,7 @@ fn cost(env: &Env, name: &str, operands: &[Value<'_>], outcome: &Result<Value<'_
     let function = env.function(name).unwrap();
     match function.overloads.iter().find(|overload| overload.accepts(operands)).map(|overload| overload.price) {
         None => 1,
-        Some(Price::Fixed(price)) => price,
-        Some(Price::Sized { actual, .. }) => actual(operands, outcome.as_ref()),
+        Some(price) => price.actual(operands, outcome.as_ref()),
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, anyhow, bail};
 use base64::Engine;
 use cel::types::Type;
-use cel::value::{Map, Value};
+use cel::value::{Duration, Map, Timestamp, Value};
 use serde_json::Value as Json;
 
 /// A variable: its name, type and value.
@@ -29,7 +29,8 @@ impl FromStr for Variable {
         let (declaration, value) = text.split_once('=').context("expected NAME=VALUE or NAME:TYPE=VALUE")?;
         let (name, of) = match declaration.split_once(':') {
             Some((name, notation)) => {
-                let of = Type::parse(notation).ok_or_else(|| anyhow!("`{notation}` is no type"))?;
+                let of = Type::parse(notation).filter(is_of_the_language);
+                let of = of.ok_or_else(|| anyhow!("`{notation}` is no type"))?;
                 (name, Some(of))
             }
             None => (declaration, None),
@@ -47,6 +48,16 @@ impl FromStr for Variable {
         };
         let of = of.unwrap_or_else(|| infer(&value));
         Ok(Variable { name: name.to_owned(), of, value })
+    }
+}
+
+/// The notation also has names of libraries' types and of type parameters; no value of those can be written.
+fn is_of_the_language(of: &Type) -> bool {
+    match of {
+        Type::List(element) => is_of_the_language(element),
+        Type::Map(types) => is_of_the_language(&types.0) && is_of_the_language(&types.1),
+        Type::Opaque(_) | Type::Object(_) | Type::Param(_) => false,
+        _ => true,
     }
 }
 
@@ -78,14 +89,24 @@ fn from_json(json: &Json, of: &Type) -> anyhow::Result<Value<'static>> {
                 base64::engine::general_purpose::STANDARD.decode(text).context("bytes are written in Base64")?;
             Value::Bytes(cel::value::Bytes::Shared(bytes.into()))
         }
-        (Json::String(text), Type::Timestamp) => Value::Timestamp(crate::typed_json::timestamp(text)?),
-        (Json::String(text), Type::Duration) => Value::Duration(crate::typed_json::duration(text)?),
+        (Json::String(text), Type::Timestamp) => Value::Timestamp(timestamp(text)?),
+        (Json::String(text), Type::Duration) => Value::Duration(duration(text)?),
         (Json::Array(elements), Type::List(element)) => list(elements, element)?,
         (Json::Array(elements), Type::Dyn | Type::Any) => list(elements, &Type::Dyn)?,
         (Json::Object(entries), Type::Map(types)) => map(entries, &types.0, &types.1)?,
         (Json::Object(entries), Type::Dyn | Type::Any) => map(entries, &Type::String, &Type::Dyn)?,
         _ => bail!("`{json}` is no {of}"),
     })
+}
+
+/// Reads a duration as Go does: `1h30m`, `1.5s`.
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    Duration::parse(text).with_context(|| format!("`{text}` is no duration"))
+}
+
+/// Reads a point in time in the form of RFC 3339.
+fn timestamp(text: &str) -> anyhow::Result<Timestamp> {
+    Ok(Timestamp::parse(text).with_context(|| format!("`{text}` is no timestamp"))??)
 }
 
 fn list(elements: &[Json], of: &Type) -> anyhow::Result<Value<'static>> {
@@ -168,7 +189,7 @@ mod tests {
         for (argument, message) in [
             ("x", "expected NAME=VALUE or NAME:TYPE=VALUE"),
             ("1x=1", "`1x` is no name"),
-            ("x:lst(int)=1", "`lst(int)` is no type"),
+            ("x:list(int=1", "`list(int` is no type"),
             ("x:int=a", "`\"a\"` is no int"),
             ("x:uint=-1", "not an unsigned integer"),
         ] {

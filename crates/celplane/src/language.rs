@@ -3,6 +3,7 @@
 use cel::checker::Validator;
 use cel::env::{Builder, Env};
 use cel::library;
+use cel::syntax::macros;
 
 /// Whatever version is the last one.
 const LATEST: u32 = u32::MAX;
@@ -20,6 +21,7 @@ pub(crate) fn builder() -> Builder {
         .library(&library::regex(LATEST))
         .library(&library::bindings())
         .library(&library::two_variable_comprehensions())
+        .macros(macros::EXISTS_ONE)
         .syntax(|syntax| syntax.optional_syntax = true)
         .validator(Validator::DurationLiterals)
         .validator(Validator::TimestampLiterals)

@@ -2,11 +2,9 @@
 
 mod commands;
 mod control_plane;
-mod language;
 mod input;
+mod language;
 mod literal;
-mod places;
-mod typed_json;
 
 use std::process::ExitCode;
 

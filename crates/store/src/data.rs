@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::{Cause, Error};
+
 /// A point in the history of the whole store: every write makes the next one.
 ///
 /// An empty store is at 1, so 0 is never a revision of anything.
@@ -81,6 +83,16 @@ impl Write {
     /// Deletes a key if it was last written at `unchanged_since`.
     pub fn delete(key: impl Into<String>, unchanged_since: Revision) -> Self {
         Self { key: key.into(), guard: Guard::Unchanged(unchanged_since), change: Change::Delete }
+    }
+
+    /// Can this be asked of any store?
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let why = match (&self.guard, &self.change) {
+            _ if self.key.is_empty() => "the key is empty",
+            (Guard::Absent, Change::Delete) => "a key that must not exist cannot be deleted",
+            _ => return Ok(()),
+        };
+        Err(Error::Refused(Cause::new(why)))
     }
 
     /// Lets the key be deleted by the store once `ttl` has passed without another write to it.

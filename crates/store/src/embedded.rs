@@ -206,9 +206,7 @@ impl Embedded {
             }
             Ok(size)
         };
-        if write.key.is_empty() {
-            return Err(Error::Refused(Cause::new("the key is empty")));
-        }
+        write.check()?;
         let key = check("key", write.key.len(), self.options.key_bytes_max)?;
         let value = match &write.change {
             Change::Put { value, .. } => check("value", value.len(), self.options.value_bytes_max)?,

@@ -236,10 +236,8 @@ impl Store for Etcd {
 
     async fn write(&self, write: Write) -> Result<Outcome, Error> {
         self.check_open()?;
+        write.check()?;
         let Write { key, guard, change } = write;
-        if key.is_empty() {
-            return Err(Error::Refused(Cause::new("the key is empty")));
-        }
         let value_bytes = match &change {
             Change::Put { value, .. } => value.len(),
             Change::Delete => 0,

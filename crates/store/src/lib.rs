@@ -81,7 +81,7 @@ pub trait Store: Send + Sync {
     /// Does one guarded write. It is durable once this returns. If the future is dropped, the write may still happen.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] and [`Error::Full`]: nothing was written. [`Error::Unavailable`]: it may have been.
+    /// [`Error::TooLarge`], [`Error::Refused`] and [`Error::Full`]: nothing was written. [`Error::Unavailable`]: it may have been.
     async fn write(&self, write: Write) -> Result<Outcome, Error>;
 
     /// Follows the changes of all keys that start with `prefix`, from the one after revision `after`.

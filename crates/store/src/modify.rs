@@ -35,6 +35,8 @@ pub async fn modify<E: From<Error>>(
     };
     loop {
         let change = match decide(current.as_ref()) {
+            // What does not exist needs no deleting.
+            Ok(Some(Change::Delete)) if current.is_none() => return Ok(Modified::Kept),
             Ok(Some(change)) => change,
             Ok(None) if fresh => return Ok(Modified::Kept),
             Err(error) if fresh => return Err(error),

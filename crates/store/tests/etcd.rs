@@ -12,12 +12,16 @@
 #[path = "support/etcd_server.rs"]
 mod etcd_server;
 
+#[path = "support/model.rs"]
+mod model;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_server::{Certificates, Server, is_missing};
+use proptest::prelude::ProptestConfig;
 use store::etcd::{Etcd, Options, Tls};
 use store::{Error, Event, ListOptions, Outcome, Revision, Store, Write, conformance};
 
@@ -49,19 +53,17 @@ async fn every_property_of_a_store_holds() {
         return;
     }
     let server = Server::start(1, None);
-    for root in ["", "/celplane"] {
-        let store: Arc<Etcd> = Arc::new(Etcd::new(Options { root: root.to_owned(), ..options(&server) }).unwrap());
-        ready(&store).await;
-        for (name, property) in conformance::ALL {
-            println!("{name}");
-            property(store.clone()).await;
-        }
-        let mut watch = store.watch("/", 1).await.unwrap();
-        store.close().await.unwrap();
-        store.close().await.unwrap();
-        assert!(matches!(watch.next().await, Err(Error::Closed)));
-        assert!(matches!(store.get("/a", 0).await, Err(Error::Closed)));
+    let store: Arc<Etcd> = Arc::new(Etcd::new(Options { root: "/celplane".to_owned(), ..options(&server) }).unwrap());
+    ready(&store).await;
+    for (name, property) in conformance::ALL {
+        println!("{name}");
+        property(store.clone()).await;
     }
+    let mut watch = store.watch("/", 1).await.unwrap();
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    assert!(matches!(watch.next().await, Err(Error::Closed)));
+    assert!(matches!(store.get("/a", 0).await, Err(Error::Closed)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +178,8 @@ async fn a_server_that_is_away_is_a_clear_error_in_time() {
 
     // What another server has compacted is too old here.
     let mut watch = store.watch("/", revision - 1).await.unwrap();
-    assert_eq!(watch.next().await.unwrap().revision, revision);
+    // What was cut off before may have happened too.
+    assert!(watch.next().await.unwrap().revision >= revision);
     server.kill(0);
     server.run(0);
     let other = Etcd::new(options(&server)).unwrap();
@@ -333,4 +336,30 @@ async fn nothing_is_lost_when_one_of_three_members_is() {
         }
     })
     .await;
+}
+
+#[test]
+fn store_on_etcd_agrees_with_model() {
+    if is_missing("store_on_etcd_agrees_with_model") {
+        return;
+    }
+    let server = Server::start(1, None);
+    let (options, case) = (options(&server), std::cell::Cell::new(0));
+    let config = ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
+    let run = |steps| {
+        case.set(case.get() + 1);
+        let options = Options { root: format!("/case-{}", case.get()), ..options.clone() };
+        let reopen = async |old: Option<Arc<dyn Store>>| -> Arc<dyn Store> {
+            if let Some(old) = old {
+                old.close().await.unwrap();
+            }
+            let store = Etcd::new(options.clone()).unwrap();
+            ready(&store).await;
+            let store: Arc<dyn Store> = Arc::new(store);
+            store
+        };
+        model::block_on(model::run(steps, reopen, |_| {}));
+        Ok(())
+    };
+    proptest::test_runner::TestRunner::new(config).run(&model::steps(), run).unwrap();
 }

@@ -20,7 +20,7 @@ use disk::Disk;
 use store::{Embedded, Error, ListOptions, Options, Outcome, Retention, Revision, Store, Write};
 
 const WRITERS: usize = 4;
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 9;
 
 fn options() -> Options {
     Options { retention: Retention::manual(), cache_bytes: 256 << 10, ..Options::default() }

@@ -41,45 +41,58 @@ pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
     }
 }
 
+/// A step to the current value.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+    /// An entry of a map, which type errors do not name.
+    Entry(&'a str),
+}
+
 #[derive(Default)]
-struct Decoder {
+struct Decoder<'a> {
     unknown_fields: Vec<String>,
     /// The first one; decoding goes on behind it, as Go's does.
     error: Option<String>,
-    /// Names and `[index]` of the current value, for unknown fields.
-    path: Vec<String>,
+    /// Where the current value stands.
+    path: Vec<Step<'a>>,
     /// The struct around the current value, for type errors.
-    owner: String,
+    owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
     lenient: bool,
 }
 
-impl Decoder {
+impl<'a> Decoder<'a> {
     fn fail(&mut self, message: impl Into<String>) {
         self.error.get_or_insert_with(|| message.into());
     }
 
     /// A value of the wrong type.
     fn mismatch(&mut self, found: &str, go_type: &str) {
-        let names: Vec<&str> = self.path.iter().map(String::as_str).filter(|step| !step.starts_with('[')).collect();
-        let (owner, names) = (&self.owner, names.join("."));
+        let names: Vec<&str> = self
+            .path
+            .iter()
+            .filter_map(|step| match step {
+                Step::Field(name) => Some(*name),
+                Step::Index(_) | Step::Entry(_) => None,
+            })
+            .collect();
+        let (owner, names) = (self.owner, names.join("."));
         let go_type = go_type.trim_start_matches('*');
         let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}");
         self.fail(message);
     }
 
-    fn object(&mut self, it: &Type, fields: &Object) -> Object {
+    fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
         let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
-        let owner = std::mem::replace(&mut self.owner, it.name.to_owned());
+        let owner = std::mem::replace(&mut self.owner, it.name);
         for (key, value) in fields.iter() {
             let known = it.fields.iter().zip(&mut slots).find(|(field, _)| field.name == key);
-            self.path.push(key.to_owned());
+            self.path.push(Step::Field(key));
             match known {
                 Some(_) if value.is_null() => {}
-                Some((field, slot)) => {
-                    *slot = self.value(field.kind, field.go_type, value);
-                    it.name.clone_into(&mut self.owner);
-                }
+                Some((field, slot)) => *slot = self.value(field.kind, field.go_type, value),
                 None if self.lenient => {}
                 None => {
                     let path = render(&self.path);
@@ -99,7 +112,7 @@ impl Decoder {
     }
 
     /// The value in normal form, `None` if it does not fit.
-    fn value(&mut self, kind: Kind, go_type: &str, value: &Value) -> Option<Value> {
+    fn value(&mut self, kind: Kind, go_type: &str, value: &'a Value) -> Option<Value> {
         if value.is_null() && !matches!(kind, Kind::Any) {
             return Some(zero(kind));
         }
@@ -146,7 +159,7 @@ impl Decoder {
                 let inner_type = element_type(go_type);
                 let mut out = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(format!("[{index}]"));
+                    self.path.push(Step::Index(index));
                     out.push(self.value(*inner, inner_type, item).unwrap_or_else(|| zero(*inner)));
                     self.path.pop();
                 }
@@ -156,8 +169,7 @@ impl Decoder {
                 let inner_type = element_type(go_type);
                 let mut out = Object::with_capacity(fields.len());
                 for (key, value) in fields.iter() {
-                    // Type errors name the map, unknown fields the entry: a step that only the latter show.
-                    self.path.push(format!("[{key}"));
+                    self.path.push(Step::Entry(key));
                     let value = self.value(*inner, inner_type, value).unwrap_or_else(|| zero(*inner));
                     self.path.pop();
                     out.insert(key, value);
@@ -172,7 +184,7 @@ impl Decoder {
     }
 
     /// A schema or a list of schemas, which have a decoder of their own.
-    fn schema(&mut self, value: &Value) -> Option<Value> {
+    fn schema(&mut self, value: &'a Value) -> Option<Value> {
         let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps")?;
         let lenient = std::mem::replace(&mut self.lenient, true);
         let decoded = match value {
@@ -222,16 +234,16 @@ fn element_type(go_type: &str) -> &str {
 }
 
 /// `spec.containers[0].name`; entries of maps stand behind a point like fields.
-fn render(path: &[String]) -> String {
+fn render(path: &[Step<'_>]) -> String {
     let mut out = String::new();
     for step in path {
-        match step.strip_prefix('[') {
-            Some(_) if step.ends_with(']') => out.push_str(step),
-            entry => {
+        match step {
+            Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Field(name) | Step::Entry(name) => {
                 if !out.is_empty() {
                     out.push('.');
                 }
-                out.push_str(entry.unwrap_or(step));
+                out.push_str(name);
             }
         }
     }
@@ -274,7 +286,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Go's zero value, as JSON shows it.
-fn zero(kind: Kind) -> Value {
+pub(super) fn zero(kind: Kind) -> Value {
     match kind {
         Kind::Bool => false.into(),
         Kind::Int32 | Kind::Int64 | Kind::IntOrString => 0_i64.into(),

@@ -8,7 +8,6 @@ use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::chance;
 use crate::conversion;
-use crate::meaning;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
@@ -26,7 +25,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = payload::decode(resource, version, payload)?;
-    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
     if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -34,6 +33,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
+    call.server.meaning.default(resource, &mut object);
     let stem = metadata::text(&object, "generateName").to_owned();
     let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
@@ -48,10 +48,9 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         metadata::set(&mut object, "uid", chance::uid());
         metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
         admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
-        meaning::prepare_create(resource, &mut object);
-        warnings.extend(call.server.finish(resource, &mut object, None, "")?);
+        call.server.meaning.prepare_create(resource, &mut object);
         normalize(call, &mut object);
-        let errors = meaning::validate_create(resource, &object);
+        let errors = call.server.meaning.validate_create(resource, &object);
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
@@ -69,7 +68,6 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                call.server.created(resource, &object);
                 return Ok(call.answer(201, &served)?.with_warnings(warnings));
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}

@@ -37,15 +37,13 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut shown = old.clone();
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
         let (object, complaints) = apply(call, kind, &shown)?;
-        let fresh = check_fields(call, validation, complaints)?;
+        warnings = check_fields(call, validation, complaints)?;
         let based_on = BasedOn::of(call, &object)?;
         based_on.check(call, old)?;
         let mut object = object;
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        let (decision, more) = change(call, object, old, subresource)?;
-        warnings = fresh.into_iter().chain(more).collect();
-        Ok(decision)
+        change(call, object, old, subresource)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))

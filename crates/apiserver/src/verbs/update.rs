@@ -8,7 +8,6 @@ use super::{Call, create};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::conversion;
-use crate::meaning;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
@@ -22,7 +21,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = payload::decode(resource, version, payload)?;
-    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
@@ -31,10 +30,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let based_on = BasedOn::of(call, &object)?;
     let done = modify(call, dry_run, |old| {
         based_on.check(call, old)?;
-        let new = object.clone();
-        let (decision, more) = change(call, new, old, subresource)?;
-        warnings.extend(more);
-        Ok(decision)
+        change(call, object.clone(), old, subresource)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))
@@ -118,7 +114,7 @@ pub(super) fn change(
     mut object: Value,
     old: &Value,
     subresource: &str,
-) -> Result<(Decision, Vec<String>)> {
+) -> Result<Decision> {
     let resource = call.resource;
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
@@ -137,11 +133,12 @@ pub(super) fn change(
     for field in ["selfLink", "managedFields"] {
         metadata::remove(&mut object, field);
     }
-    admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
-    meaning::prepare_update(resource, &mut object, old, subresource);
-    let warnings = call.server.finish(resource, &mut object, Some(old), subresource)?;
     create::normalize(call, &mut object);
-    let errors = meaning::validate_update(&object, old);
+    call.server.meaning.default(resource, &mut object);
+    admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
+    call.server.meaning.prepare_update(resource, &mut object, old, subresource);
+    create::normalize(call, &mut object);
+    let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
     if !errors.is_empty() {
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
@@ -154,10 +151,10 @@ pub(super) fn change(
             let version = metadata::text(old, "resourceVersion").to_owned();
             metadata::set(&mut object, "resourceVersion", version);
             create::normalize(call, &mut object);
-            return Ok((Decision::Delete(object), warnings));
+            return Ok(Decision::Delete(object));
         }
     }
-    Ok((Decision::Put(object), warnings))
+    Ok(Decision::Put(object))
 }
 
 /// What holds a namespace back beside its metadata.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::identity::{Authenticator, User};
+use apiserver::identity::Authenticator;
 use apiserver::{Body, Options, Server};
 use base64::Engine as _;
 use bytes::Bytes;

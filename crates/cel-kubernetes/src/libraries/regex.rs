@@ -29,19 +29,19 @@ const PRICE: Price = Price::Sized {
 
 static OVERLOADS: &[Overload] = &[
     at_plan_time(
-        PlanTime::Prepare(|constants| prepare(constants, find_in)),
+        PlanTime::Replace(|constants| prepare(constants, find_in)),
         native("string_find_string", "string.find(string) -> string", PRICE, |operands| {
             find_in(&compile(operands)?, operands)
         }),
     ),
     at_plan_time(
-        PlanTime::Prepare(|constants| prepare(constants, find_all_in)),
+        PlanTime::Replace(|constants| prepare(constants, find_all_in)),
         native("string_find_all_string", "string.findAll(string) -> list(string)", PRICE, |operands| {
             find_all_in(&compile(operands)?, operands)
         }),
     ),
     at_plan_time(
-        PlanTime::Prepare(|constants| prepare(constants, find_all_in)),
+        PlanTime::Replace(|constants| prepare(constants, find_all_in)),
         native("string_find_all_string_int", "string.findAll(string, int) -> list(string)", PRICE, |operands| {
             find_all_in(&compile(operands)?, operands)
         }),

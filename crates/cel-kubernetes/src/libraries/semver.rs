@@ -105,4 +105,8 @@ impl HostValue for SemverValue {
     fn go_type_name(&self) -> &'static str {
         "cel.Semver"
     }
+
+    fn is_hashable(&self) -> bool {
+        false
+    }
 }

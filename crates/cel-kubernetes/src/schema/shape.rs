@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use api::json;
 use api::structural_schema::{Schema, SchemaOrBool};
-use cel::value::{EvalError, HostData, List, ListShape, Map, MapShape, Value};
+use cel::types::Type;
+use cel::value::{EvalError, HostData, HostValue, List, ListShape, Map, MapShape, Value};
 
 use super::{Kind, ListMeaning, Property, Shape, identifier_of, scalar, with_resource_root};
 use crate::names;
@@ -112,7 +113,7 @@ impl Shape {
             (Kind::Date, json::Value::String(text)) => scalar::date(text),
             (Kind::DateTime, json::Value::String(text)) => scalar::date_time(text),
             (Kind::Octets, json::Value::String(text)) => scalar::octets(text),
-            (Kind::Preserved, _) => untyped(document),
+            (Kind::Preserved, _) => Value::opaque(Preserved(document.clone())),
             _ => failed(&self.mismatch(document)),
         }
     }
@@ -166,19 +167,26 @@ fn as_document(data: &HostData) -> &json::Value {
     data.downcast_ref().unwrap_or(&json::Value::Null)
 }
 
-/// Data without a schema, as CEL values.
-pub(crate) fn untyped(document: &json::Value) -> Value<'_> {
-    match document {
-        json::Value::Null => Value::Null,
-        json::Value::Bool(truth) => Value::Bool(*truth),
-        json::Value::Int(number) => Value::Int(*number),
-        json::Value::Float(number) => Value::Double(number.get()),
-        json::Value::String(text) => Value::str(text),
-        json::Value::Array(items) => Value::list(items.iter().map(untyped).collect()),
-        json::Value::Object(fields) => {
-            let entries = fields.iter().map(|(key, value)| (Value::str(key), untyped(value)));
-            Map::from_entries(entries).map_or_else(Value::Error, Value::Map)
-        }
+/// Data without a type, kept as it is: expressions can compare it, and nothing else.
+#[derive(Debug)]
+struct Preserved(json::Value);
+
+impl HostValue for Preserved {
+    fn type_of(&self) -> Type {
+        Type::opaque("unknown")
+    }
+
+    fn equals(&self, other: &dyn HostValue) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Preserved>().is_some_and(|other| self.0 == other.0)
+    }
+
+    fn text(&self) -> String {
+        self.go_type_name().to_owned()
+    }
+
+    fn go_type_name(&self) -> &'static str {
+        "*common.unknownPreserved"
     }
 }
 

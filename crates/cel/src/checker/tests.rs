@@ -1,3 +1,5 @@
+//! Checking: types, references, overloads, and the texts of what is wrong.
+
 use super::*;
 use crate::cost::Price;
 use crate::env::{Builder, FieldType, Implementation, TypeProvider};

@@ -508,7 +508,10 @@ impl CallSite for Call<'_, '_> {
             _ => return None,
         };
         let mut path = self.estimator.paths.steps(operand.path).to_vec();
-        path.push(PathStep::Items);
+        // The elements of what no path leads to have none either: only their type is asked about.
+        if !path.is_empty() {
+            path.push(PathStep::Items);
+        }
         self.estimator.hints.size(&path, of)
     }
 }

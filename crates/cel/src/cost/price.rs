@@ -23,6 +23,16 @@ pub enum Price {
         /// Which one.
         operand: usize,
     },
+    /// Depends on the operands, one of which must be a list: where it has failed, the reference's meter fails too, and with it
+    /// the whole evaluation.
+    OfList {
+        /// The operand that must be a list.
+        operand: usize,
+        /// The range, from the operands' sizes.
+        estimate: fn(&dyn CallSite) -> CallEstimate,
+        /// The cost of a call that was made.
+        actual: fn(&[Value<'_>], Outcome<'_, '_>) -> u64,
+    },
     /// Depends on the operands.
     Sized {
         /// The range, from the operands' sizes.
@@ -43,7 +53,7 @@ impl Price {
         match self {
             Price::Fixed(cost) => Cost::exactly(*cost).into(),
             Price::Traversal { operand } => site.size(*operand).times_factor(STRING_TRAVERSAL_FACTOR).into(),
-            Price::Sized { estimate, .. } => estimate(site),
+            Price::Sized { estimate, .. } | Price::OfList { estimate, .. } => estimate(site),
         }
     }
 
@@ -53,8 +63,13 @@ impl Price {
         match self {
             Price::Fixed(cost) => *cost,
             Price::Traversal { operand } => traversal_cost(operands.get(*operand).map_or(1, Value::size)),
-            Price::Sized { actual, .. } => actual(operands, outcome),
+            Price::Sized { actual, .. } | Price::OfList { actual, .. } => actual(operands, outcome),
         }
+    }
+
+    /// The meter itself fails on these operands.
+    pub(crate) fn fails_on(&self, operands: &[Value<'_>]) -> bool {
+        matches!(self, Price::OfList { operand, .. } if !matches!(operands.get(*operand), Some(Value::List(_))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::function::{Implementation, OVERLOADS_MAX, Resolved};
 use super::names::{NameMap, Roots};
+use super::well_known::WellKnown;
 use super::{
     Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, Singleton, TypeProvider, Variable,
 };
@@ -64,7 +65,7 @@ impl Builder {
             type_values: NameMap::default(),
             functions: NameMap::default(),
             function_roots: Roots::default(),
-            provider: Arc::new(NoTypes),
+            provider: Arc::new(WellKnown(Arc::new(NoTypes))),
             options: super::Options::default(),
             syntax: syntax::Options::default(),
             macros: MacroTable::empty(),
@@ -98,10 +99,10 @@ impl Builder {
         self
     }
 
-    /// The types that the host declares.
+    /// The types that the host declares, beside protobuf's own: wrappers, timestamps and their like.
     #[must_use]
     pub fn types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
-        self.inner.provider = provider;
+        self.inner.provider = Arc::new(WellKnown(provider));
         self
     }
 

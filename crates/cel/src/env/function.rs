@@ -61,6 +61,8 @@ pub enum PlanTime {
     Convert,
     /// Makes code for this call, if the operands that are constant allow it. An error means that there is no program.
     Prepare(Prepare),
+    /// The same where cel-go does so, too: its call then stops at the first operand that fails.
+    Replace(Prepare),
 }
 
 impl fmt::Debug for PlanTime {
@@ -70,6 +72,7 @@ impl fmt::Debug for PlanTime {
             PlanTime::Compute => "Compute",
             PlanTime::Convert => "Convert",
             PlanTime::Prepare(_) => "Prepare",
+            PlanTime::Replace(_) => "Replace",
         })
     }
 }
@@ -223,10 +226,11 @@ fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
         | (Type::Bytes, Value::Bytes(_))
         | (Type::Duration, Value::Duration(_))
         | (Type::Timestamp, Value::Timestamp(_))
-        | (Type::List(_), Value::List(_))
         | (Type::Map(_), Value::Map(_))
         | (Type::Type(_), Value::Type(_))
         | (Type::Wrapper(_), Value::Null) => true,
+        // As in cel-go, the first element speaks for all.
+        (Type::List(element), Value::List(list)) => list.get(0).is_none_or(|first| is_of_type(&first, element)),
         (Type::Wrapper(primitive), value) => is_of_type(value, &primitive.unwrapped()),
         (Type::Opaque(_), Value::Optional(_)) => of.as_optional().is_some(),
         (Type::Opaque(_) | Type::Object(_), Value::Opaque(opaque)) => opaque.type_of().name() == of.name(),

@@ -11,7 +11,7 @@ use crate::cost::{CallEstimate, CallSite, Cost, Price, Size};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::syntax::ast::Literal;
 use crate::syntax::macros;
-use crate::value::{EvalError, List, Value};
+use crate::value::{ErrorKind, EvalError, List, Value};
 
 /// Functions over lists. Version 1 brought `flatten`; 2 `sort`, `sortBy`, `lists.range`, `reverse`, `distinct`; 3 the prices.
 pub fn lists(version: u32) -> Library {
@@ -172,14 +172,14 @@ const SORT_BY_TEXT: Price = self_comparison::<1>(true);
 
 /// The price of comparing the elements of an operand with each other.
 const fn self_comparison<const OPERAND: usize>(text: bool) -> Price {
-    Price::Sized {
+    Price::OfList {
+        operand: OPERAND,
         estimate: if text {
             |site| estimate_new_list(COMPARE_ALL_TEXT, site.size(OPERAND).times(site.size(OPERAND)))
         } else {
             |site| estimate_new_list(COMPARE_ALL, site.size(OPERAND).times(site.size(OPERAND)))
         },
         actual: |operands, _| actual_self_comparison(operands.get(OPERAND)),
-        when_dynamic: false,
     }
 }
 
@@ -260,8 +260,13 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     for element in list(operands, 0)?.iter() {
         let mut seen = false;
         for other in &distinct {
-            if element.equals(other)? {
-                seen = true;
+            match element.equals(other) {
+                Ok(equal) => seen = equal,
+                // Values that refuse to be compared are not equal.
+                Err(error) if error.kind() == ErrorKind::NoSuchOverload => {}
+                Err(error) => return Err(error),
+            }
+            if seen {
                 break;
             }
         }

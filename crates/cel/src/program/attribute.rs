@@ -1,9 +1,9 @@
 //! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
 
-use super::machine::{Evaluated, Machine};
-use super::node::{Attribute, Base, Conditional, Qualifier, QualifierKey};
+use super::machine::{Evaluated, Machine, put};
+use super::node::{Attribute, Base, Conditional, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
-use crate::value::{ErrorKind, EvalError, Value};
+use crate::value::{ErrorKind, EvalError, Str, Value};
 
 /// What a value is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,53 +18,55 @@ enum Ask {
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The value of an attribute as a part of the expression of its own: a variable or selection costs 1.
-    #[inline(never)]
     pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
-        if attribute.plain
-            && !attribute.presence_test
-            && let Some(value) = self.resolve_plain(attribute)?
-        {
-            self.charge(1)?;
-            return Ok(value);
-        }
-        self.eval_any_attribute(attribute)
+        let mut value = Value::Null;
+        self.eval_attribute_into(attribute, &mut value)?;
+        Ok(value)
     }
 
-    /// The value of a variable with constant keys, if every step is there: the way of most attributes.
-    ///
-    /// Nothing where there is more to it; then nothing has been charged either.
+    /// The same, written to where it is needed.
     #[inline]
-    fn resolve_plain(&mut self, attribute: &'a Attribute) -> Result<Option<Value<'a>>, EvalError> {
-        let mut object = match &attribute.base {
-            Base::Local(slot) => match self.slot(*slot) {
-                Some(value) => value.clone(),
-                None => return Ok(None),
-            },
-            Base::Variable(name) => match self.input.resolve(name) {
-                Some(value) => value,
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        for qualifier in &attribute.qualifiers {
-            let QualifierKey::Constant(key) = &qualifier.key else { return Ok(None) };
-            let found = match (&object, key) {
-                (Value::Object(object), Value::String(field)) => object.get(field),
-                (Value::Map(map), _) => map.get(key),
-                _ => None,
-            };
-            match found {
-                Some(value) => object = value,
-                None => return Ok(None),
+    pub(super) fn eval_attribute_into(
+        &mut self,
+        attribute: &'a Attribute,
+        out: &mut Value<'a>,
+    ) -> Result<(), EvalError> {
+        match (attribute.way, &attribute.base, attribute.qualifiers.as_slice()) {
+            (Way::Local, Base::Local(slot), _) => {
+                self.charge(1)?;
+                match self.slot(*slot) {
+                    // The commonest variables are keys and elements that borrow their text.
+                    Some(Value::String(Str::Borrowed(text))) => put(out, Value::str(text)),
+                    Some(Value::Error(error)) => return Err(error.clone()),
+                    Some(value) => put(out, value.clone()),
+                    None => {}
+                }
+                Ok(())
+            }
+            (Way::Field, Base::Variable(name), [Qualifier { key: QualifierKey::Constant(key), .. }]) => {
+                let found = match (self.input.resolve(name), key) {
+                    (Some(Value::Object(object)), Value::String(field)) => object.get(field),
+                    (Some(Value::Map(map)), _) => map.get(key),
+                    _ => None,
+                };
+                match found {
+                    None | Some(Value::Error(_)) => {
+                        put(out, self.eval_any_attribute(attribute)?);
+                        Ok(())
+                    }
+                    Some(value) => {
+                        // The key, and the variable.
+                        self.charge(1)?;
+                        put(out, value);
+                        self.charge(1)
+                    }
+                }
+            }
+            _ => {
+                put(out, self.eval_any_attribute(attribute)?);
+                Ok(())
             }
         }
-        if matches!(object, Value::Error(_)) {
-            return Ok(None);
-        }
-        for _ in &attribute.qualifiers {
-            self.charge(1)?;
-        }
-        Ok(Some(object))
     }
 
     #[inline(never)]
@@ -76,7 +78,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return result;
         }
         if attribute.presence_test {
-            self.charge(u64::from(self.program.presence_test_has_cost))?;
+            // Reading costs 1, a conditional nothing, and the test takes 1 back unless it has a price of its own.
+            let reading = u64::from(!matches!(attribute.base, Base::Conditional(_)));
+            let testing = u64::from(!self.program.presence_test_has_cost);
+            self.refund(testing.saturating_sub(reading));
+            self.charge(reading.saturating_sub(testing))?;
             return match result? {
                 Value::Optional(value) => Ok(Value::Bool(value.is_some())),
                 other => Ok(other),
@@ -208,6 +214,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             Value::Unknown(_) => return Ok(Some(object.clone())),
             Value::Error(error) => return Err(error.clone()),
+            Value::Optional(_) if ask != Ask::Value => return Ok(None),
             _ if ask != Ask::Value && !self.program.error_on_bad_presence_test => return Ok(None),
             _ => return Err(EvalError::no_such_key(key)),
         };

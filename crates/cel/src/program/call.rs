@@ -1,54 +1,92 @@
 //! Calls: operands, code, price.
 
-use super::machine::{Evaluated, Machine};
+use super::machine::{Evaluated, Machine, Tested};
 use super::node::{CallNode, Code, Node};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
 use crate::env::{Implementation, Resolved};
-use crate::value::{ErrorKind, EvalError, Unknown, Value};
+use crate::value::{ErrorKind, EvalError, Str, Unknown, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
     pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
         match &*call.operands {
-            [operand] => {
-                let operands = [as_operand(self.eval(operand))?];
+            [node] => {
+                let mut operand = Value::Null;
+                self.eval_operand(node, &mut operand)?;
+                self.finish_call(call, std::slice::from_ref(&operand))
+            }
+            [first, second] if !call.stops_early => {
+                let mut operands = [Value::Null, Value::Null];
+                let [left, right] = &mut operands;
+                self.eval_operand(first, left)?;
+                self.eval_operand(second, right)?;
                 self.finish_call(call, &operands)
             }
-            [left, right] if !call.stops_early => {
-                let operands = [as_operand(self.eval(left))?, as_operand(self.eval(right))?];
-                self.finish_call(call, &operands)
+            [first, second] => {
+                let mut operands = [Value::Null, Value::Null];
+                match self.eval_in_order(&[first, second], &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
+                }
             }
             [first, second, third] => {
                 let mut operands = [Value::Null, Value::Null, Value::Null];
-                for (operand, node) in operands.iter_mut().zip([first, second, third]) {
-                    match self.eval(node)? {
-                        unknown @ Value::Unknown(_) => return Ok(unknown),
-                        value => *operand = value,
-                    }
+                match self.eval_in_order(&[first, second, third], &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
                 }
-                self.finish_call(call, &operands)
             }
             nodes => {
-                let mut operands = Vec::with_capacity(nodes.len());
-                for node in nodes {
-                    match self.eval(node)? {
-                        unknown @ Value::Unknown(_) => return Ok(unknown),
-                        value => operands.push(value),
-                    }
+                let nodes: Vec<&Node> = nodes.iter().collect();
+                let mut operands = vec![Value::Null; nodes.len()];
+                match self.eval_in_order(&nodes, &mut operands)? {
+                    Some(early) => early,
+                    None => self.finish_call(call, &operands),
                 }
-                self.finish_call(call, &operands)
             }
         }
     }
 
+    /// The value of an operand, written to where it is needed. A failure becomes a value, so that the others are still evaluated.
+    #[inline(always)]
+    fn eval_operand(&mut self, node: &'a Node, out: &mut Value<'a>) -> Result<(), EvalError> {
+        match self.eval_into(node, out) {
+            Err(error) => {
+                *out = as_operand(Err(error))?;
+                Ok(())
+            }
+            ok => ok,
+        }
+    }
+
+    /// Evaluates operands up to the first that fails. Only if that is the last one is the call priced nevertheless.
+    fn eval_in_order(
+        &mut self,
+        nodes: &[&'a Node],
+        operands: &mut [Value<'a>],
+    ) -> Result<Option<Evaluated<'a>>, EvalError> {
+        let last = nodes.len().saturating_sub(1);
+        for (index, (operand, node)) in operands.iter_mut().zip(nodes).enumerate() {
+            match as_operand(self.eval(node))? {
+                Value::Error(error) if index < last => return Ok(Some(Err(error))),
+                unknown @ Value::Unknown(_) if index < last => return Ok(Some(Ok(unknown))),
+                value => *operand = value,
+            }
+        }
+        Ok(None)
+    }
+
     /// Calls, if no operand failed, and charges in either case.
-    #[inline]
+    #[inline(always)]
     fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
         if operands.iter().any(is_failed) {
             return self.finish_failed_call(call, operands);
         }
         let result = run(&call.code, &call.name, operands);
+        if result.is_err() && call.price.fails_on(operands) {
+            return Err(aborted());
+        }
         self.charge(call.price.actual(operands, result.as_ref()))?;
         match result {
             Err(error) => undetermined_is_unknown(error),
@@ -63,27 +101,66 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Some(unknown) => Ok(unknown.clone()),
             None => Ok(Value::Null),
         };
+        if call.price.fails_on(operands) {
+            return Err(aborted());
+        }
         self.charge(call.price.actual(operands, result.as_ref()))?;
         result
     }
 
     #[inline(never)]
-    pub(super) fn eval_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Evaluated<'a> {
-        let left = as_operand(self.eval(&operands.0))?;
-        let right = as_operand(self.eval(&operands.1))?;
-        self.charge(equality_cost(&left, &right))?;
-        for operand in [&left, &right] {
+    pub(super) fn test_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Result<Tested<'a>, EvalError> {
+        let (mut left, mut right) = (Value::Null, Value::Null);
+        self.eval_operand(&operands.0, &mut left)?;
+        self.eval_operand(&operands.1, &mut right)?;
+        // Most comparisons are of text.
+        if let (Value::String(left), Value::String(right)) = (&left, &right) {
+            self.charge(text_comparison_cost(left, right))?;
+            return Ok(Tested::Is((left.as_str() == right.as_str()) != negated));
+        }
+        self.test_any_equality(&left, &right, negated)
+    }
+
+    fn test_any_equality(
+        &mut self,
+        left: &Value<'a>,
+        right: &Value<'a>,
+        negated: bool,
+    ) -> Result<Tested<'a>, EvalError> {
+        // `==` of values of library types costs 1 whatever their size; Kubernetes says nothing about `!=`.
+        let is_opaque = matches!(left, Value::Opaque(_)) && !negated;
+        self.charge(if is_opaque { 1 } else { equality_cost(left, right) })?;
+        for operand in [left, right] {
             match operand {
                 Value::Error(error) => return Err(error.clone()),
-                Value::Unknown(_) => return Ok(operand.clone()),
+                Value::Unknown(_) => return Ok(operand.clone().into()),
                 _ => {}
             }
         }
-        match left.equals(&right) {
-            Ok(equal) => Ok(Value::Bool(equal != negated)),
-            Err(error) => undetermined_is_unknown(error),
+        match left.equals(right) {
+            Ok(equal) => Ok(Tested::Is(equal != negated)),
+            Err(error) if error.kind() == ErrorKind::Undetermined => undetermined_is_unknown(error).map(Tested::from),
+            // An error is not equal, so `!=` is true.
+            Err(_) if negated => Ok(Tested::Is(true)),
+            Err(error) => Err(error),
         }
     }
+}
+
+/// The shorter text is read from end to end.
+#[inline]
+fn text_comparison_cost(left: &Str<'_>, right: &Str<'_>) -> u64 {
+    match left.len().min(right.len()) {
+        0 => 0,
+        // At most ten bytes are at most ten code points, and cost 1.
+        1..=10 => 1,
+        _ => traversal_cost(left.code_points().min(right.code_points()) as u64),
+    }
+}
+
+#[cold]
+fn aborted() -> EvalError {
+    EvalError::new(ErrorKind::Aborted, "internal error: a failed operand has no size")
 }
 
 #[inline]
@@ -112,7 +189,7 @@ fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
     traversal_cost(left.size().min(right.size()))
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
     match code {
         Code::Native(function) => function(operands),

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::machine::{Evaluated, Machine};
-use super::node::{Fold, FoldCondition, FoldStep, Kind, Node};
+use super::machine::{Evaluated, Machine, Tested, Undecided};
+use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
 use super::trace::Tracer;
 use crate::value::{EvalError, Value};
 
@@ -18,126 +18,114 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Some(init) => self.set_slot(fold.accumulator, init.clone()),
             None => self.unset_slot(fold.accumulator),
         }
+        self.for_each_round(&range, (fold.variable, fold.second_variable), |machine| machine.eval_round(fold))?;
+        self.eval(&fold.result)
+    }
+
+    /// `all` and `exists`: costs what the comprehension costs that they stand for. Each round asks whether to go on, which reads the
+    /// accumulator, negates it for `exists`, and tests it; then reads it again; the result reads it a last time.
+    #[inline(never)]
+    pub(super) fn test_quantifier(&mut self, it: &'a Quantifier) -> Result<Tested<'a>, EvalError> {
+        let range = match self.eval(&it.range)? {
+            unknown @ Value::Unknown(_) => return Ok(unknown.into()),
+            range => range,
+        };
+        let mut is_decided = false;
+        let mut undecided = Undecided::default();
+        self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
+            machine.charge(1)?;
+            if it.decisive {
+                machine.charge(1)?;
+            }
+            machine.charge(1)?;
+            if is_decided {
+                return Ok(ControlFlow::Break(()));
+            }
+            machine.charge(1)?;
+            match machine.test(&it.predicate) {
+                Ok(Tested::Is(truth)) => is_decided = truth == it.decisive,
+                other => undecided.add(other)?,
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.charge(1)?;
+        if is_decided { Ok(Tested::Is(it.decisive)) } else { undecided.or_else(!it.decisive) }
+    }
+
+    /// Sets the variables for each element of a list or map and runs the round, until told to stop.
+    #[inline]
+    fn for_each_round(
+        &mut self,
+        range: &Value<'a>,
+        (variable, second): (usize, Option<usize>),
+        mut round: impl FnMut(&mut Self) -> Result<ControlFlow<()>, EvalError>,
+    ) -> Result<(), EvalError> {
         match range {
             Value::List(list) => {
                 for (index, element) in list.iter().enumerate() {
-                    if self
-                        .eval_round(fold, element, || Value::Int(i64::try_from(index).unwrap_or(i64::MAX)))?
-                        .is_break()
-                    {
+                    match second {
+                        None => self.set_slot(variable, element),
+                        Some(second) => {
+                            self.set_slot(variable, Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
+                            self.set_slot(second, element);
+                        }
+                    }
+                    if round(self)?.is_break() {
                         break;
                     }
+                    self.count_round()?;
                 }
+                Ok(())
             }
             Value::Map(map) => {
-                let mut failed = None;
+                let mut outcome = Ok(());
                 map.for_each(|key, value| {
-                    let (variable, other) =
-                        if fold.second_variable.is_some() { (value, Some(key)) } else { (key, None) };
-                    match self.eval_round(fold, variable, || other.unwrap_or(Value::Null)) {
+                    self.set_slot(variable, key);
+                    if let Some(second) = second {
+                        self.set_slot(second, value);
+                    }
+                    match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
                         Ok(flow) => flow,
                         Err(error) => {
-                            failed = Some(error);
+                            outcome = Err(error);
                             ControlFlow::Break(())
                         }
                     }
                 });
-                if let Some(error) = failed {
-                    return Err(error);
-                }
+                outcome
             }
-            other if fold.second_variable.is_some() => {
-                let range_type = other.go_type_name();
-                return Err(EvalError::other(format!("unsupported comprehension range type: {range_type}")));
-            }
-            other => {
-                return Err(EvalError::other(format!("got '{}', expected iterable type", other.go_type_name())));
-            }
+            other => Err(not_iterable(other, second.is_some())),
         }
-        self.eval(&fold.result)
     }
 
-    /// One round: `element` is the list's element, or the map's value where there are two variables, else its key.
-    fn eval_round(
-        &mut self,
-        fold: &'a Fold,
-        element: Value<'a>,
-        position: impl FnOnce() -> Value<'a>,
-    ) -> Result<ControlFlow<()>, EvalError> {
-        match fold.second_variable {
-            None => self.set_slot(fold.variable, element),
-            Some(second) => {
-                self.set_slot(fold.variable, position());
-                self.set_slot(second, element);
+    fn eval_round(&mut self, fold: &'a Fold) -> Result<ControlFlow<()>, EvalError> {
+        if let FoldCondition::While(condition) = &fold.condition {
+            match self.test(condition) {
+                Ok(Tested::Is(false)) => return Ok(ControlFlow::Break(())),
+                Err(fatal) if fatal.is_fatal() => return Err(fatal),
+                _ => {}
             }
-        }
-        if self.is_over(fold)? {
-            return Ok(ControlFlow::Break(()));
         }
         match &fold.step {
             FoldStep::Assign(step) => {
                 let value = or_error(self.eval(step))?;
                 self.set_slot(fold.accumulator, value);
             }
-            FoldStep::Logic(decisive, predicate) => {
-                self.charge(1)?;
-                let accumulator = self.take_slot(fold.accumulator).unwrap_or(Value::Null);
-                let value = self.combine(accumulator, *decisive, predicate)?;
-                self.set_slot(fold.accumulator, value);
-            }
             FoldStep::Append(list) => self.append(fold.accumulator, list)?,
-            FoldStep::AppendIf(condition, list) => match self.eval(condition) {
-                Ok(Value::Bool(true)) => self.append(fold.accumulator, list)?,
-                Ok(Value::Bool(false)) => {}
-                Ok(unknown @ Value::Unknown(_)) => self.set_slot(fold.accumulator, unknown),
-                Ok(_) => self.set_slot(fold.accumulator, Value::Error(EvalError::no_such_overload())),
-                Err(error) => {
-                    let error = or_error(Err(error))?;
-                    self.set_slot(fold.accumulator, error);
+            FoldStep::AppendIf(condition, list) => match self.test(condition) {
+                Ok(Tested::Is(true)) => self.append(fold.accumulator, list)?,
+                Ok(Tested::Is(false)) => {}
+                other => {
+                    let value = match other.map(Value::from) {
+                        Ok(unknown @ Value::Unknown(_)) => unknown,
+                        Ok(_) => Value::Error(EvalError::no_such_overload()),
+                        Err(error) => or_error(Err(error))?,
+                    };
+                    self.set_slot(fold.accumulator, value);
                 }
             },
         }
-        self.count_round()?;
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// The loop's condition is false. It costs what its parts cost: reading the accumulator, negating it, asking.
-    #[inline]
-    fn is_over(&mut self, fold: &'a Fold) -> Result<bool, EvalError> {
-        match &fold.condition {
-            FoldCondition::Always => Ok(false),
-            FoldCondition::Until(end) => {
-                self.charge(1)?;
-                if *end {
-                    self.charge(1)?;
-                }
-                self.charge(1)?;
-                Ok(matches!(self.slot(fold.accumulator), Some(Value::Bool(truth)) if truth == end))
-            }
-            FoldCondition::While(condition) => match self.eval(condition) {
-                Ok(Value::Bool(false)) => Ok(true),
-                Err(fatal) if fatal.is_fatal() => Err(fatal),
-                _ => Ok(false),
-            },
-        }
-    }
-
-    /// `accumulator || predicate`, or the same with `&&`, as [`Machine::eval_logic`] has it.
-    #[inline]
-    fn combine(&mut self, accumulator: Value<'a>, decisive: bool, predicate: &'a Node) -> Evaluated<'a> {
-        if matches!(accumulator, Value::Bool(truth) if truth == decisive) {
-            return Ok(accumulator);
-        }
-        match (accumulator, self.eval(predicate)) {
-            (_, Ok(Value::Bool(truth))) if truth == decisive => Ok(Value::Bool(decisive)),
-            (_, Err(fatal)) if fatal.is_fatal() => Err(fatal),
-            (Value::Unknown(unknown), Ok(Value::Unknown(more))) => Ok(Value::Unknown(unknown.merge(&more))),
-            (unknown @ Value::Unknown(_), _) | (_, Ok(unknown @ Value::Unknown(_))) => Ok(unknown),
-            (error @ Value::Error(_), _) => Ok(error),
-            (Value::Bool(_), Ok(truth @ Value::Bool(_))) => Ok(truth),
-            (Value::Bool(_), Err(error)) => Ok(Value::Error(error)),
-            _ => Ok(Value::Error(EvalError::no_such_overload())),
-        }
     }
 
     /// `accumulator + list`, priced like the addition that it is: 1 for reading the accumulator, 1 for adding.
@@ -178,4 +166,14 @@ fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
         other => other,
     }
+}
+
+#[cold]
+fn not_iterable(range: &Value<'_>, two_variables: bool) -> EvalError {
+    let range_type = range.go_type_name();
+    EvalError::other(if two_variables {
+        format!("unsupported comprehension range type: {range_type}")
+    } else {
+        format!("got '{range_type}', expected iterable type")
+    })
 }

@@ -33,6 +33,39 @@ pub(super) struct Machine<'m, 'a, T> {
 
 pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
+/// What a predicate came to: small, so that logic passes it in registers.
+pub(super) enum Tested<'a> {
+    Is(bool),
+    /// Not known, or no truth value.
+    Other(Box<Value<'a>>),
+}
+
+impl<'a> From<Value<'a>> for Tested<'a> {
+    #[inline]
+    fn from(value: Value<'a>) -> Self {
+        match value {
+            Value::Bool(truth) => Tested::Is(truth),
+            other => Tested::Other(Box::new(other)),
+        }
+    }
+}
+
+impl<'a> From<Tested<'a>> for Value<'a> {
+    #[inline]
+    fn from(tested: Tested<'a>) -> Self {
+        match tested {
+            Tested::Is(truth) => Value::Bool(truth),
+            Tested::Other(value) => *value,
+        }
+    }
+}
+
+/// Writes a value where there is none yet: `out` holds [`Value::Null`], which needs no dropping.
+#[inline(always)]
+pub(super) fn put<'a>(out: &mut Value<'a>, value: Value<'a>) {
+    mem::forget(mem::replace(out, value));
+}
+
 /// How many rounds of loops pass between two looks at the interrupt.
 const ROUNDS_PER_INTERRUPT_CHECK: u32 = 64;
 
@@ -60,6 +93,11 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
+    }
+
+    /// Takes back a cost that the reference takes back.
+    pub(super) fn refund(&mut self, cost: u64) {
+        self.cost = self.cost.saturating_sub(cost);
     }
 
     /// Counts a round of a loop; fails when the evaluation was interrupted.
@@ -107,13 +145,14 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
             Kind::Constant(value) => Ok(value.borrowed()),
             Kind::Attribute(attribute) => self.eval_attribute(attribute),
             Kind::Call(call) => self.eval_call(call),
-            Kind::Equals(operands) => self.eval_equality(operands, false),
-            Kind::NotEquals(operands) => self.eval_equality(operands, true),
-            Kind::And(terms) => self.eval_logic(terms, false),
-            Kind::Or(terms) => self.eval_logic(terms, true),
+            Kind::Equals(operands) => self.test_equality(operands, false).map(Value::from),
+            Kind::NotEquals(operands) => self.test_equality(operands, true).map(Value::from),
+            Kind::And(terms) => self.test_logic(terms, false).map(Value::from),
+            Kind::Or(terms) => self.test_logic(terms, true).map(Value::from),
             Kind::NotStrictlyFalse(operand) => self.eval_not_strictly_false(operand),
             Kind::Member(member) => self.eval_member(member),
             Kind::Computed(computed) => self.eval_computed(computed),
+            Kind::Quantifier(it) => self.test_quantifier(it).map(Value::from),
             Kind::Fold(fold) => self.eval_fold(fold),
             Kind::List(elements) => self.eval_list(elements),
             Kind::Map(entries) => self.eval_map(entries),
@@ -127,6 +166,31 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         result
     }
 
+    /// Whether a predicate holds.
+    #[inline]
+    pub(super) fn test(&mut self, node: &'a Node) -> Result<Tested<'a>, EvalError> {
+        match &node.kind {
+            Kind::Call(call) if !T::ENABLED => self.eval_call(call).map(Tested::from),
+            Kind::Equals(operands) if !T::ENABLED => self.test_equality(operands, false),
+            Kind::NotEquals(operands) if !T::ENABLED => self.test_equality(operands, true),
+            Kind::And(terms) if !T::ENABLED => self.test_logic(terms, false),
+            Kind::Or(terms) if !T::ENABLED => self.test_logic(terms, true),
+            Kind::Quantifier(it) if !T::ENABLED => self.test_quantifier(it),
+            _ => self.eval(node).map(Tested::from),
+        }
+    }
+
+    /// The value of an operand, written to where it is needed. Most operands are variables and constants.
+    #[inline(always)]
+    pub(super) fn eval_into(&mut self, node: &'a Node, out: &mut Value<'a>) -> Result<(), EvalError> {
+        match &node.kind {
+            Kind::Constant(Value::String(text)) if !T::ENABLED => put(out, Value::str(text)),
+            Kind::Attribute(attribute) if !T::ENABLED => return self.eval_attribute_into(attribute, out),
+            _ => put(out, self.eval(node)?),
+        }
+        Ok(())
+    }
+
     #[inline(never)]
     fn eval_computed(&mut self, computed: &'a Computed) -> Evaluated<'a> {
         self.charge(computed.cost)?;
@@ -138,29 +202,16 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
 
     /// `&&` where `decisive` is false, `||` where it is true: another operand may decide in spite of an error.
     #[inline(never)]
-    fn eval_logic(&mut self, terms: &'a [Node], decisive: bool) -> Evaluated<'a> {
-        let mut unknown: Option<Unknown> = None;
-        let mut error = None;
+    fn test_logic(&mut self, terms: &'a [Node], decisive: bool) -> Result<Tested<'a>, EvalError> {
+        let mut undecided = Undecided::default();
         for term in terms {
-            match self.eval(term) {
-                Ok(Value::Bool(truth)) if truth == decisive => return Ok(Value::Bool(decisive)),
-                Ok(Value::Bool(_)) => {}
-                Ok(Value::Unknown(more)) => {
-                    unknown = Some(match unknown {
-                        Some(unknown) => unknown.merge(&more),
-                        None => more,
-                    });
-                }
-                Ok(_) => error = error.or_else(|| Some(EvalError::no_such_overload())),
-                Err(fatal) if fatal.is_fatal() => return Err(fatal),
-                Err(other) => error = error.or(Some(other)),
+            match self.test(term) {
+                Ok(Tested::Is(truth)) if truth == decisive => return Ok(Tested::Is(decisive)),
+                Ok(Tested::Is(_)) => {}
+                other => undecided.add(other)?,
             }
         }
-        match (unknown, error) {
-            (Some(unknown), _) => Ok(Value::Unknown(unknown)),
-            (None, Some(error)) => Err(error),
-            (None, None) => Ok(Value::Bool(!decisive)),
-        }
+        undecided.or_else(!decisive)
     }
 
     #[inline(never)]
@@ -186,10 +237,11 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
                 });
                 Ok(Value::Bool(found.is_ok()))
             }
-            other => {
-                let found = Key::new(other).is_ok_and(|key| member.set.contains(&key));
-                Ok(Value::Bool(found))
+            Value::Opaque(opaque) if opaque.is_hashable() => Ok(Value::Bool(false)),
+            Value::Bytes(_) | Value::Opaque(_) => {
+                Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
             }
+            other => Ok(Value::Bool(Key::new(other).is_ok_and(|key| member.set.contains(&key)))),
         }
     }
 
@@ -275,7 +327,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
             let value = self.eval_element(&entry.value, entry.optional, |value| {
                 format!("cannot initialize optional entry '{shown}' from non-optional value {value}")
             })?;
-            let key = Key::new(key).map_err(Err)?;
+            let key = Key::of_entry(key).map_err(Err)?;
             match value {
                 Some(value) => map.insert(key, value),
                 None => map.remove(&key),
@@ -307,6 +359,46 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     /// Appends the elements of a list to a list.
     pub(super) fn concat(accumulator: List<'a>, more: &List<'a>) -> List<'a> {
         more.iter().fold(accumulator, List::push)
+    }
+}
+
+/// What kept the operands of `&&` or `||` from deciding.
+#[derive(Default)]
+pub(super) struct Undecided {
+    unknown: Option<Unknown>,
+    error: Option<EvalError>,
+}
+
+impl Undecided {
+    /// Takes note of an operand that is no truth value; only a fatal error goes through.
+    #[cold]
+    pub(super) fn add(&mut self, operand: Result<Tested<'_>, EvalError>) -> Result<(), EvalError> {
+        match operand.map(Value::from) {
+            Ok(Value::Unknown(more)) => {
+                self.unknown = Some(match self.unknown.take() {
+                    Some(unknown) => unknown.merge(&more),
+                    None => more,
+                });
+            }
+            Ok(_) => {
+                self.error.get_or_insert_with(EvalError::no_such_overload);
+            }
+            Err(fatal) if fatal.is_fatal() => return Err(fatal),
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The outcome where no operand decided: what is not known weighs more than an error, and the first error counts.
+    #[inline]
+    pub(super) fn or_else<'a>(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+        match (self.unknown, self.error) {
+            (Some(unknown), _) => Ok(Tested::Other(Box::new(Value::Unknown(unknown)))),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(Tested::Is(truth)),
+        }
     }
 }
 

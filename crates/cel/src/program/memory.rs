@@ -4,7 +4,7 @@
 
 use super::node::{
     Attribute, Base, CallNode, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind, Member,
-    Node, Qualifier, QualifierKey, StructNode,
+    Node, Qualifier, QualifierKey, Quantifier, StructNode,
 };
 use crate::value::{Key, Value};
 
@@ -73,14 +73,15 @@ impl Node {
                 size_of::<StructNode>()
                     + it.fields.iter().map(|(_, it)| size_of::<Element>() + it.value.memory_bytes()).sum::<usize>()
             }
+            Kind::Quantifier(it) => size_of::<Quantifier>() + it.range.memory_bytes() + it.predicate.memory_bytes(),
             Kind::Fold(it) => {
                 let step = match &it.step {
-                    FoldStep::Assign(node) | FoldStep::Append(node) | FoldStep::Logic(_, node) => node.memory_bytes(),
+                    FoldStep::Assign(node) | FoldStep::Append(node) => node.memory_bytes(),
                     FoldStep::AppendIf(condition, list) => condition.memory_bytes() + list.memory_bytes(),
                 };
                 let condition = match &it.condition {
                     FoldCondition::While(node) => node.memory_bytes(),
-                    FoldCondition::Always | FoldCondition::Until(_) => 0,
+                    FoldCondition::Always => 0,
                 };
                 size_of::<Fold>() + it.range.memory_bytes() + condition + step + it.result.memory_bytes()
             }

@@ -50,7 +50,9 @@ pub(super) enum Kind {
     Map(Box<[Entry]>),
     /// `Type{field: a}`
     Struct(Box<StructNode>),
-    /// A comprehension.
+    /// `all`, `exists`
+    Quantifier(Box<Quantifier>),
+    /// Any other comprehension.
     Fold(Box<Fold>),
 }
 
@@ -67,19 +69,43 @@ pub(super) struct Attribute {
     pub(super) qualifiers: Vec<Qualifier>,
     /// `has(…)`: the last qualifier only asks.
     pub(super) presence_test: bool,
-    /// A variable with constant keys, none of them optional: the way of most attributes.
-    pub(super) plain: bool,
+    /// How much there is to it.
+    pub(super) way: Way,
+}
+
+/// How much there is to an attribute: most are variables, and most of these have one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A variable of a comprehension, and nothing else.
+    Local,
+    /// A variable of the environment, and nothing else.
+    Variable,
+    /// A variable of the environment and one constant key.
+    Field,
+    /// Anything.
+    Any,
 }
 
 impl Attribute {
     pub(super) fn new(base: Base) -> Self {
-        let plain = matches!(base, Base::Variable(_) | Base::Local(_));
-        Attribute { base, qualifiers: Vec::new(), presence_test: false, plain }
+        let way = match base {
+            Base::Local(_) => Way::Local,
+            Base::Variable(_) => Way::Variable,
+            _ => Way::Any,
+        };
+        Attribute { base, qualifiers: Vec::new(), presence_test: false, way }
     }
 
     pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
-        self.plain &= !optional && matches!(key, QualifierKey::Constant(_));
+        let is_constant = matches!(key, QualifierKey::Constant(_));
+        self.way = if self.way == Way::Variable && is_constant && !optional { Way::Field } else { Way::Any };
         self.qualifiers.push(Qualifier { key, optional });
+    }
+
+    /// Makes it a question whether the last key is there.
+    pub(super) fn test_presence(&mut self) {
+        self.presence_test = true;
+        self.way = Way::Any;
     }
 }
 
@@ -181,6 +207,17 @@ pub(super) struct StructNode {
     pub(super) provider: Arc<dyn TypeProvider>,
 }
 
+/// `all` and `exists`, whose accumulator is a truth value that nothing but the loop sees.
+#[derive(Debug)]
+pub(super) struct Quantifier {
+    pub(super) range: Node,
+    pub(super) variable: usize,
+    pub(super) second_variable: Option<usize>,
+    /// What ends the loop: true for `exists`, false for `all`.
+    pub(super) decisive: bool,
+    pub(super) predicate: Node,
+}
+
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) range: Node,
@@ -199,8 +236,6 @@ pub(super) struct Fold {
 pub(super) enum FoldCondition {
     /// To its end.
     Always,
-    /// Until the accumulator is this: `@not_strictly_false(accumulator)`, or the same of its negation.
-    Until(bool),
     /// While this is not false.
     While(Node),
 }
@@ -210,8 +245,6 @@ pub(super) enum FoldCondition {
 pub(super) enum FoldStep {
     /// It becomes the value of an expression.
     Assign(Node),
-    /// `accumulator || predicate` where the flag is true, `accumulator && predicate` where it is false.
-    Logic(bool, Node),
     /// `accumulator + list`, in place.
     Append(Node),
     /// `condition ? accumulator + list : accumulator`, in place.

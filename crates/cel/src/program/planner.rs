@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::call;
 use super::node::{
     Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind,
-    Member, Node, QualifierKey, StructNode,
+    Member, Node, QualifierKey, Quantifier, StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
@@ -54,7 +54,9 @@ impl<'t> Planner<'t> {
     fn plan(&mut self, id: ExprId) -> Planned {
         let typed = self.typed;
         let expr = &typed.ast[id];
-        if let Some(kind) = self.plan_reference(id)? {
+        if let ExprKind::Ident(_) | ExprKind::Select { .. } = &expr.kind
+            && let Some(kind) = self.plan_reference(id)?
+        {
             return Ok(Node { id, kind });
         }
         let kind = match &expr.kind {
@@ -65,14 +67,19 @@ impl<'t> Planner<'t> {
                 let key = QualifierKey::Constant(Value::string(field.as_str()));
                 let mut attribute = into_qualified(operand);
                 attribute.push(key, false);
-                attribute.presence_test = *test_only;
+                if *test_only {
+                    attribute.test_presence();
+                }
                 Kind::Attribute(Box::new(attribute))
             }
             ExprKind::Call { function, target, args } => return self.plan_call(id, function, *target, args),
             ExprKind::List(elements) => self.plan_list(elements)?,
             ExprKind::Map(entries) => self.plan_map(entries)?,
             ExprKind::Struct { type_name, fields } => self.plan_struct(id, type_name, fields)?,
-            ExprKind::Comprehension(it) => Kind::Fold(Box::new(self.plan_fold(it)?)),
+            ExprKind::Comprehension(it) => match self.plan_quantifier(it)? {
+                Some(kind) => kind,
+                None => Kind::Fold(Box::new(self.plan_fold(it)?)),
+            },
         };
         Ok(Node { id, kind })
     }
@@ -152,7 +159,7 @@ impl<'t> Planner<'t> {
             let value = call::run(&code, &function.name, std::slice::from_ref(value)).map_err(PlanError)?;
             return Ok(Node { id, kind: Kind::Constant(value) });
         }
-        let stops_early = matches!(code, Code::Dispatch(..));
+        let stops_early = matches!(code, Code::Dispatch(..)) || is_replaced(single, &code);
         let price = match price_of(function, overloads) {
             // The size of a constant is known now.
             Price::Traversal { operand } if let Some(value) = operands.get(operand).and_then(Node::constant) => {
@@ -231,10 +238,10 @@ impl<'t> Planner<'t> {
             let element = Element { value: self.plan(field.value)?, optional: field.optional };
             planned.push((field.name.clone(), element));
         }
-        // The checker has resolved the name; the type that it found has the full one.
-        let type_name = match self.typed.type_of(id) {
-            Type::Dyn => type_name.clone(),
-            other => other.name().into(),
+        // The checker has resolved the name.
+        let type_name = match self.typed.reference(id) {
+            Reference::Type { name, .. } => name.clone(),
+            _ => type_name.clone(),
         };
         let provider = self.typed.env.shared_provider();
         Ok(Kind::Struct(Box::new(StructNode { type_name, fields: planned.into(), provider })))
@@ -260,10 +267,12 @@ impl<'t> Planner<'t> {
         if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
             self.scopes.push((name, Local::Slot(slot)));
         }
-        let condition = self.plan_condition(it)?;
+        let condition = match self.plan(it.condition)? {
+            condition if matches!(condition.constant(), Some(Value::Bool(true))) => FoldCondition::Always,
+            condition => FoldCondition::While(condition),
+        };
         let step = match &init {
             Some(Value::List(_)) => self.plan_list_step(it)?,
-            Some(Value::Bool(_)) => self.plan_logic_step(it)?,
             _ => FoldStep::Assign(self.plan(it.step)?),
         };
         self.scopes.truncate(depth.saturating_add(1));
@@ -272,40 +281,58 @@ impl<'t> Planner<'t> {
         Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
     }
 
-    /// Recognizes how `all` and `exists` stop.
-    fn plan_condition(&mut self, it: &'t Comprehension) -> Result<FoldCondition, PlanError> {
-        let ast = &self.typed.ast;
-        if let ExprKind::Literal(Literal::Bool(true)) = &ast[it.condition].kind {
-            return Ok(FoldCondition::Always);
+    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
+    fn plan_quantifier(&mut self, it: &'t Comprehension) -> Result<Option<Kind>, PlanError> {
+        let Some((decisive, predicate)) = self.quantified(it) else { return Ok(None) };
+        let range = self.plan(it.range)?;
+        let variable = self.new_slot();
+        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let depth = self.scopes.len();
+        self.scopes.push((&it.variable, Local::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
+            self.scopes.push((name, Local::Slot(slot)));
         }
-        if let ExprKind::Call { function, args, .. } = &ast[it.condition].kind
-            && *function == operator::NOT_STRICTLY_FALSE
-            && let [operand] = args.as_slice()
-        {
-            if self.is_ident(*operand, &it.accumulator) {
-                return Ok(FoldCondition::Until(false));
-            }
-            if let ExprKind::Call { function, args, .. } = &ast[*operand].kind
-                && *function == operator::LOGICAL_NOT
-                && let [operand] = args.as_slice()
-                && self.is_ident(*operand, &it.accumulator)
-            {
-                return Ok(FoldCondition::Until(true));
-            }
-        }
-        Ok(FoldCondition::While(self.plan(it.condition)?))
+        let predicate = self.plan(predicate)?;
+        self.scopes.truncate(depth);
+        let quantifier = Quantifier { range, variable, second_variable, decisive, predicate };
+        Ok(Some(Kind::Quantifier(Box::new(quantifier))))
     }
 
-    /// Recognizes what `all` and `exists` do with their accumulator.
-    fn plan_logic_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
-        if let ExprKind::Call { function, args, .. } = &self.typed.ast[it.step].kind
-            && let [left, predicate] = args.as_slice()
-            && self.is_ident(*left, &it.accumulator)
-            && (*function == operator::LOGICAL_OR || *function == operator::LOGICAL_AND)
-        {
-            return Ok(FoldStep::Logic(*function == operator::LOGICAL_OR, self.plan(*predicate)?));
+    /// What ends the loop, and its predicate.
+    fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
+        let ast = &self.typed.ast;
+        let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
+        let decisive = !init;
+        let joins = if decisive { operator::LOGICAL_OR } else { operator::LOGICAL_AND };
+        let [accumulator, predicate] = self.operands_of(it.step, &joins)? else { return None };
+        let [mut asked] = *self.operands_of(it.condition, &operator::NOT_STRICTLY_FALSE)? else { return None };
+        if decisive {
+            let [negated] = *self.operands_of(asked, &operator::LOGICAL_NOT)? else { return None };
+            asked = negated;
         }
-        Ok(FoldStep::Assign(self.plan(it.step)?))
+        let is_quantifier = self.is_ident(*accumulator, &it.accumulator)
+            && self.is_ident(asked, &it.accumulator)
+            && self.is_ident(it.result, &it.accumulator)
+            && !self.reads(*predicate, &it.accumulator);
+        is_quantifier.then_some((decisive, *predicate))
+    }
+
+    fn operands_of(&self, id: ExprId, name: &Name) -> Option<&'t [ExprId]> {
+        match &self.typed.ast[id].kind {
+            ExprKind::Call { function, target: None, args } if function == name => Some(args),
+            _ => None,
+        }
+    }
+
+    /// The name is read somewhere below, other than as the accumulator of a loop of its own.
+    fn reads(&self, id: ExprId, name: &Name) -> bool {
+        match &self.typed.ast[id].kind {
+            ExprKind::Ident(ident) => ident == name,
+            ExprKind::Comprehension(it) if it.accumulator == *name => {
+                self.reads(it.range, name) || self.reads(it.init, name)
+            }
+            kind => kind.children().any(|child| self.reads(child, name)),
+        }
     }
 
     /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
@@ -346,9 +373,17 @@ impl<'t> Planner<'t> {
     }
 }
 
+/// cel-go puts another call in place of this one, too.
+fn is_replaced(overload: Option<&Resolved>, code: &Code) -> bool {
+    matches!(code, Code::Prepared(_)) && overload.is_some_and(|it| matches!(it.plan_time, PlanTime::Replace(_)))
+}
+
 /// Code made for this call, if the overload makes any from the operands that are constant.
 fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code>, PlanError> {
-    let Some(PlanTime::Prepare(prepare)) = overload.map(|overload| overload.plan_time) else { return Ok(None) };
+    let Some(PlanTime::Prepare(prepare) | PlanTime::Replace(prepare)) = overload.map(|overload| overload.plan_time)
+    else {
+        return Ok(None);
+    };
     let constants: Vec<_> = operands.iter().map(Node::constant).collect();
     prepare(&constants).map(|code| code.map(Code::Prepared).map_err(PlanError)).transpose()
 }

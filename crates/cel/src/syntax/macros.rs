@@ -20,7 +20,7 @@ use crate::source::Span;
 pub use bindings::BINDINGS;
 pub use optional::OPTIONAL;
 pub use sort_by::SORT_BY;
-pub use standard::STANDARD;
+pub use standard::{EXISTS_ONE, STANDARD};
 pub use two_variable::TWO_VARIABLE;
 
 /// How many arguments a macro takes.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{EvalError, HostObject, List, Map, Value};
+use super::{ErrorKind, EvalError, HostObject, List, Map, Value};
 
 impl Value<'_> {
     /// The two are equal.
@@ -32,9 +32,12 @@ impl Value<'_> {
             (Value::Optional(None), Value::Optional(None)) => true,
             (Value::Optional(Some(a)), Value::Optional(Some(b))) => return a.equals(b),
             (Value::Object(a), Value::Object(b)) => return object_equals(*a, *b),
-            (Value::Opaque(a), Value::Opaque(b)) => a.type_of() == b.type_of() && a.equals(b.as_ref()),
+            (Value::Opaque(a), Value::Opaque(b)) if a.type_of() == b.type_of() => a.equals(b.as_ref()),
+            (Value::Opaque(_), Value::Null) => false,
             (Value::Error(error), _) | (_, Value::Error(error)) => return Err(error.clone()),
             (Value::Unknown(_), _) | (_, Value::Unknown(_)) => return Err(EvalError::undetermined()),
+            // A library's value on the left knows only its own kind.
+            (Value::Opaque(_), _) => return Err(EvalError::no_such_overload()),
             _ => false,
         };
         Ok(equal)
@@ -48,6 +51,8 @@ fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<b
         match answer {
             Ok(true) => {}
             Ok(false) => return Ok(false),
+            // Elements that cannot be compared do not make containers differ: only a false does.
+            Err(error) if error.kind() == ErrorKind::NoSuchOverload => {}
             Err(error) => undecided = undecided.or(Some(error)),
         }
     }

@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Other,
     /// The answer hangs on something unknown inside an argument. Becomes an unknown value, never an error for users.
     Undetermined,
+    /// The reference implementation gives up here, whatever stands around it. Nothing absorbs it.
+    Aborted,
     /// The cost limit was exceeded. Nothing absorbs it.
     CostLimit,
     /// The evaluation was interrupted. Nothing absorbs it.
@@ -88,7 +90,7 @@ impl EvalError {
 
     /// `&&`, `||`, `?:` and comprehensions never absorb it: the evaluation is over.
     pub fn is_fatal(&self) -> bool {
-        matches!(self.kind(), ErrorKind::CostLimit | ErrorKind::Interrupted)
+        matches!(self.kind(), ErrorKind::CostLimit | ErrorKind::Interrupted | ErrorKind::Aborted)
     }
 }
 

@@ -139,6 +139,11 @@ pub trait HostValue: fmt::Debug + Send + Sync + Any {
         1
     }
 
+    /// The reference can look it up in a set of constants; where it cannot, `x in [constants]` fails.
+    fn is_hashable(&self) -> bool {
+        true
+    }
+
     /// It is what `optional.ofNonZeroValue` takes for nothing.
     fn is_zero(&self) -> bool {
         false

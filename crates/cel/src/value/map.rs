@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::host::{HostData, HostMap, HostObject, MapShape};
-use super::{EvalError, Value};
+use super::{ErrorKind, EvalError, Value};
 
 /// A map of values.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub enum Map<'a> {
 pub struct Key<'a>(Value<'a>);
 
 impl<'a> Key<'a> {
-    /// The value as a key; lists, maps, octets and the like cannot be one.
+    /// The value as a key that can be looked for; lists, maps, octets and the like are none.
     pub fn new(value: Value<'a>) -> Result<Self, EvalError> {
         match value {
             // Zero has two signs, but is one key.
@@ -43,7 +43,16 @@ impl<'a> Key<'a> {
             | Value::Type(_) => Ok(Key(value)),
             Value::Error(error) => Err(error),
             Value::Unknown(_) => Err(EvalError::undetermined()),
+            Value::Bytes(_) => Err(EvalError::new(ErrorKind::Aborted, "internal error: octets are no key of a map")),
             other => Err(EvalError::other(format!("unsupported key type: {}", other.type_name()))),
+        }
+    }
+
+    /// The value as the key of an entry. As in cel-go, lists, maps and their like can stand there, but are never found again.
+    pub fn of_entry(value: Value<'a>) -> Result<Self, EvalError> {
+        match value {
+            Value::List(_) | Value::Map(_) | Value::Optional(_) | Value::Object(_) | Value::Opaque(_) => Ok(Key(value)),
+            other => Key::new(other),
         }
     }
 
@@ -62,7 +71,8 @@ impl<'a> Key<'a> {
             Value::String(_) => 5,
             Value::Duration(_) => 6,
             Value::Timestamp(_) => 7,
-            _ => 8,
+            Value::Type(_) => 8,
+            _ => 9,
         }
     }
 }
@@ -78,6 +88,8 @@ impl Ord for Key<'_> {
             (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
             (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
             (Value::Type(a), Value::Type(b)) => a.name().cmp(b.name()),
+            // What is never found needs some order only, and always the same.
+            (a, b) if self.rank() == 9 && other.rank() == 9 => a.to_string().cmp(&b.to_string()),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -102,7 +114,7 @@ impl<'a> Map<'a> {
     pub fn from_entries(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Result<Self, EvalError> {
         let mut map = BTreeMap::new();
         for (key, value) in entries {
-            map.insert(Key::new(key)?, value);
+            map.insert(Key::of_entry(key)?, value);
         }
         Ok(Map::Shared(Arc::new(map)))
     }
@@ -180,7 +192,7 @@ impl<'a> Map<'a> {
             if find(map, &key).is_some() {
                 return Ok(Err(key));
             }
-            map.insert(Key::new(key)?, value);
+            map.insert(Key::of_entry(key)?, value);
         }
         Ok(Ok(Map::Shared(shared)))
     }
@@ -200,7 +212,8 @@ impl<'a> Map<'a> {
 }
 
 fn owned<'a>(entries: impl Iterator<Item = (Value<'a>, Value<'a>)>) -> Map<'static> {
-    let map = entries.filter_map(|(key, value)| Some((Key::new(key.into_owned()).ok()?, value.into_owned()))).collect();
+    let map =
+        entries.filter_map(|(key, value)| Some((Key::of_entry(key.into_owned()).ok()?, value.into_owned()))).collect();
     Map::Shared(Arc::new(map))
 }
 

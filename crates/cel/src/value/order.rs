@@ -27,6 +27,8 @@ impl Value<'_> {
             (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
             (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
             (Value::Unknown(_), _) | (_, Value::Unknown(_)) => return Err(EvalError::undetermined()),
+            // What the other one is, is asked only afterwards.
+            (Value::Double(a), _) if a.is_nan() => compare_doubles(*a, *a)?,
             _ => return Err(EvalError::no_such_overload()),
         };
         Ok(ordering)

@@ -82,6 +82,8 @@ pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
     let gone = modify(&*store, &key, Some(now), |_| Ok::<_, Error>(Some(Change::Delete))).await;
     assert!(matches!(gone, Ok(Modified::Written { .. })));
     assert_eq!(read(&*store, &key).await, None);
+    let gone = modify(&*store, &key, None, |_| Ok::<_, Error>(Some(Change::Delete))).await;
+    assert!(matches!(gone, Ok(Modified::Kept)), "{gone:?}");
 }
 
 /// Of concurrent writers that all count one key up, none overwrites another.
@@ -149,9 +151,11 @@ pub async fn oversized_requests_are_refused(store: Arc<dyn Store>) {
     let start = store.current_revision().await.expect("a revision");
     let huge = store.write(Write::create(&*key, vec![0; 16 << 20])).await;
     assert!(matches!(huge, Err(Error::TooLarge { .. })), "{huge:?}");
-    let empty = Write { key: String::new(), guard: Guard::Absent, change: Change::Delete };
-    let refused = store.write(Write { change: Change::Put { value: "x".into(), ttl: None }, ..empty }).await;
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    let pointless = Write { key: key.clone(), guard: Guard::Absent, change: Change::Delete };
+    for refused in [Write::create("", "x"), Write::delete("", 1), pointless] {
+        let outcome = store.write(refused).await;
+        assert!(matches!(outcome, Err(Error::Refused(_))), "{outcome:?}");
+    }
     assert_eq!(read(&*store, &key).await, None);
     assert_eq!(put_new(&*store, &key, "small").await, start + 1);
 }

@@ -37,7 +37,8 @@ view! {
     pub struct NodeSelectorRequirement {
         pub key: Text,
         pub operator: Text,
-        pub values: Vec<Text>,
+        // A missing list and an empty one are told apart in messages.
+        pub values: Option<Vec<Text>>,
     }
 
     /// A term that adds to the score of nodes it matches.

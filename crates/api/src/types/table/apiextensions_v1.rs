@@ -13,7 +13,7 @@ pub(super) static CUSTOM_RESOURCE_COLUMN_DEFINITION: Type = Type { package: "k8s
     Field { name: "description", go_name: "Description", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "priority", go_name: "Priority", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
     Field { name: "jsonPath", go_name: "JSONPath", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-    Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, ..FIELD },
+    Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, added: true, ..FIELD },
 ] };
 
 #[rustfmt::skip]

@@ -976,7 +976,7 @@ pub(super) static NODE_SELECTOR_REQUIREMENT: Type = Type { package: "k8s.io/api/
 pub(super) static NODE_SELECTOR_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSelectorTerm", atomic: true, fields: &[
     Field { name: "matchExpressions", go_name: "MatchExpressions", go_type: "[]v1.NodeSelectorRequirement", kind: Kind::List(&Kind::Struct(&core_v1::NODE_SELECTOR_REQUIREMENT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchFields", go_name: "MatchFields", go_type: "[]v1.NodeSelectorRequirement", kind: Kind::List(&Kind::Struct(&core_v1::NODE_SELECTOR_REQUIREMENT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-    Field { name: "matchCELExpressions", go_name: "MatchCELExpressions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
+    Field { name: "matchCELExpressions", go_name: "MatchCELExpressions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, added: true, list: Some(ListType::Atomic), ..FIELD },
 ] };
 
 #[rustfmt::skip]
@@ -1970,7 +1970,7 @@ pub(super) static TOLERATION: Type = Type { package: "k8s.io/api/core/v1", name:
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1.TaintEffect", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "tolerationSeconds", go_name: "TolerationSeconds", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
-    Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
+    Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, added: true, ..FIELD },
 ] };
 
 #[rustfmt::skip]

@@ -162,7 +162,7 @@ pub(super) static DEVICE_CONSTRAINT: Type = Type { package: "k8s.io/api/resource
     Field { name: "requests", go_name: "Requests", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchAttribute", go_name: "MatchAttribute", go_type: "*v1beta2.FullyQualifiedName", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "distinctAttribute", go_name: "DistinctAttribute", go_type: "*v1beta2.FullyQualifiedName", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-    Field { name: "cel", go_name: "CEL", go_type: "*v1beta2.CELDeviceConstraint", kind: Kind::Struct(&resource_v1beta2::CEL_DEVICE_CONSTRAINT), number: 4, pointer: true, omit_empty: true, ..FIELD },
+    Field { name: "cel", go_name: "CEL", go_type: "*v1beta2.CELDeviceConstraint", kind: Kind::Struct(&resource_v1beta2::CEL_DEVICE_CONSTRAINT), number: 4, pointer: true, omit_empty: true, added: true, ..FIELD },
 ] };
 
 #[rustfmt::skip]

@@ -3,7 +3,7 @@
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 
-use super::super::modify::{Decision, Done, modify};
+use super::super::modify::{Done, modify};
 use super::super::update::change;
 use super::super::Call;
 use crate::answer::Answer;
@@ -103,8 +103,7 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> R
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas", replicas);
         }
-        let decision = change(call, object, old, "")?.0;
-        Ok::<Decision, Box<Failure>>(decision)
+        change(call, object, old, "")
     })
     .await?;
     Ok(match done {

@@ -1,7 +1,7 @@
 //! Trees are built by hand: what is tested is the walk, not the checker and not the libraries' prices.
 
 use super::*;
-use crate::cost::NoHints;
+use crate::cost::{NoHints, Price};
 use crate::env::{Env, Implementation};
 use crate::source::{Source, Span};
 use crate::syntax::ast::{ACCUMULATOR, Ast, ListElement};

@@ -137,10 +137,7 @@ fn versions_bring_functions_and_prices() {
         let env = env(version);
         let sort = env.function("sort").unwrap();
         assert_eq!(sort.overloads.len(), 8);
-        let actual = match sort.overloads[0].price {
-            Price::Fixed(price) => price,
-            Price::Sized { actual, .. } => actual(&[list(vec![int(2), int(1)])], outcome),
-        };
+        let actual = sort.overloads[0].price.actual(&[list(vec![int(2), int(1)])], outcome);
         assert_eq!(actual, cost);
     }
 }

@@ -4,7 +4,7 @@ use super::receives;
 use crate::cost::Price;
 use crate::env::Overload;
 use crate::library::{price, shared};
-use crate::value::{EvalError, List, Value};
+use crate::value::{ErrorKind, EvalError, List, Value};
 
 pub(super) const OVERLOADS: &[Overload] = &[
     shared("in_list", "@in(A, list(A)) -> bool", price::LIST_MEMBERSHIP),
@@ -23,6 +23,7 @@ pub(super) fn is_in<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> 
     match operands {
         [element, Value::List(list)] => contains(list, element).map(Value::Bool),
         [key, Value::Map(map)] => Ok(Value::Bool(map.contains(key))),
+        [Value::String(field), Value::Object(object)] => Ok(Value::Bool(object.has(field))),
         _ => Err(EvalError::no_such_overload()),
     }
 }
@@ -34,6 +35,8 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
     let mut undecided = None;
     let mut is_equal = |candidate: &Value<'_>| match element.equals(candidate) {
         Ok(equal) => equal,
+        // Values that refuse to be compared are not equal.
+        Err(error) if error.kind() == ErrorKind::NoSuchOverload => false,
         Err(error) => {
             undecided.get_or_insert(error);
             false

@@ -161,7 +161,10 @@ fn parts_of_times() {
 fn constant_zones_and_expressions_are_prepared() {
     let prepared = |id: &str, second: &Value<'static>| {
         let overload = OVERLOADS.iter().find(|overload| overload.id == id).unwrap();
-        let crate::env::PlanTime::Prepare(prepare) = overload.plan_time else { panic!("{id}") };
+        let (crate::env::PlanTime::Prepare(prepare) | crate::env::PlanTime::Replace(prepare)) = overload.plan_time
+        else {
+            panic!("{id}")
+        };
         prepare(&[None, Some(second)])
     };
     let hours = prepared("timestamp_to_hours_with_tz", &Value::str("+14:00")).unwrap().unwrap();

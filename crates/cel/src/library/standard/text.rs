@@ -24,7 +24,7 @@ const fn regex(id: &'static str, signature: &'static str) -> Overload {
         since: LibraryVersion(0),
         price,
         call: Call::Singleton,
-        plan_time: PlanTime::Prepare(prepare_matches),
+        plan_time: PlanTime::Replace(prepare_matches),
     }
 }
 

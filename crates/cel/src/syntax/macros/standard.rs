@@ -5,17 +5,19 @@
 use super::{Arity, ExpandResult, Expansion, Macro, MacroError};
 use crate::syntax::ast::{ACCUMULATOR, Comprehension, ExprId, ExprKind, Literal, Name, operator};
 
-/// `has(a.b)`, `all`, `exists`, `exists_one`, `existsOne`, `map` with and without a condition, `filter`.
+/// `has(a.b)`, `all`, `exists`, `exists_one`, `map` with and without a condition, `filter`.
 pub static STANDARD: &[Macro] = &[
     Macro::global("has", Arity::Exact(1), expand_has),
     Macro::member("all", Arity::Exact(2), expand_all),
     Macro::member("exists", Arity::Exact(2), expand_exists),
     Macro::member("exists_one", Arity::Exact(2), expand_exists_one),
-    Macro::member("existsOne", Arity::Exact(2), expand_exists_one),
     Macro::member("map", Arity::Exact(2), expand_map),
     Macro::member("map", Arity::Exact(3), expand_map),
     Macro::member("filter", Arity::Exact(2), expand_filter),
 ];
+
+/// `existsOne`, a later name for `exists_one` that cel-go's environments do not have by themselves.
+pub static EXISTS_ONE: &[Macro] = &[Macro::member("existsOne", Arity::Exact(2), expand_exists_one)];
 
 /// What a fold does, without its range and its variables.
 pub(super) struct Fold {

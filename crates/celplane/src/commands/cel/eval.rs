@@ -40,7 +40,7 @@ impl Arguments {
             eprintln!("cost: {}", evaluation.cost);
         }
         match &evaluation.result {
-            Ok(value) if self.json => println!("{}", crate::typed_json::encode(value)),
+            Ok(value) if self.json => println!("{}", cel_kubernetes::recorded::typed_json::encode(value)),
             Ok(value) => println!("{}", crate::literal::text(value)),
             Err(error) => return Ok(super::expression::fail(error)),
         }

@@ -1,3 +1,5 @@
+//! URLs are split and refused as Go splits and refuses them.
+
 use super::*;
 
 #[track_caller]

@@ -1,8 +1,7 @@
 //! Values as JSON that keeps their types: `{"int":"-1"}`, `{"list":[…]}`, `{"map":[[key,value],…]}`.
 //!
-//! The format of recorded evaluations: what `cel batch` reads and writes. Numbers are text, so that no reader rounds them.
+//! Numbers are text, so that no reader rounds them. The file knows the language only: the tests of the language read it too.
 
-use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cel::types::Type;
@@ -10,7 +9,7 @@ use cel::value::{Bytes, Duration, Map, Timestamp, Value, double_text};
 use serde_json::{Value as Json, json};
 
 /// Writes a value. Maps are sorted by the text of their keys; objects of the host are maps of their fields.
-pub(crate) fn encode(value: &Value<'_>) -> Json {
+pub fn encode(value: &Value<'_>) -> Json {
     match value {
         Value::Null => json!({ "null": null }),
         Value::Bool(truth) => json!({ "bool": truth }),
@@ -42,55 +41,58 @@ pub(crate) fn encode(value: &Value<'_>) -> Json {
     }
 }
 
+/// What is read is no value in this form.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no typed value")]
+pub struct Misfit(String);
+
 /// Reads a value. Opaque values belong to libraries and cannot be read.
-pub(crate) fn decode(json: &Json) -> anyhow::Result<Value<'static>> {
+pub fn decode(json: &Json) -> Result<Value<'static>, Misfit> {
+    let misfit = || Misfit(json.to_string());
     let object = json.as_object().filter(|object| object.len() == 1);
-    let (kind, content) = object.and_then(|object| object.iter().next()).with_context(|| misfit(json))?;
-    let text = || content.as_str().with_context(|| misfit(json));
-    Ok(match kind.as_str() {
+    let (kind, content) = object.and_then(|object| object.iter().next()).ok_or_else(misfit)?;
+    if let ("list" | "map" | "optional", false) = (kind.as_str(), content.is_null()) {
+        return decode_parts(kind, content)?.ok_or_else(misfit);
+    }
+    decode_scalar(kind, content).ok_or_else(misfit)
+}
+
+fn decode_parts(kind: &str, content: &Json) -> Result<Option<Value<'static>>, Misfit> {
+    if kind == "optional" {
+        return Ok(Some(Value::some(decode(content)?)));
+    }
+    let Some(parts) = content.as_array() else { return Ok(None) };
+    if kind == "list" {
+        return Ok(Some(Value::list(parts.iter().map(decode).collect::<Result<_, _>>()?)));
+    }
+    let mut entries = Vec::with_capacity(parts.len());
+    for part in parts {
+        let Some([key, value]) = part.as_array().map(Vec::as_slice) else { return Ok(None) };
+        entries.push((decode(key)?, decode(value)?));
+    }
+    Ok(Map::from_entries(entries).ok().map(Value::Map))
+}
+
+fn decode_scalar(kind: &str, content: &Json) -> Option<Value<'static>> {
+    Some(match kind {
         "null" => Value::Null,
-        "bool" => Value::Bool(content.as_bool().with_context(|| misfit(json))?),
-        "int" => Value::Int(text()?.parse().with_context(|| misfit(json))?),
-        "uint" => Value::Uint(text()?.parse().with_context(|| misfit(json))?),
-        "double" => Value::Double(text()?.parse().with_context(|| misfit(json))?),
-        "string" => Value::string(text()?),
-        "bytes" => Value::Bytes(Bytes::Shared(STANDARD.decode(text()?).with_context(|| misfit(json))?.into())),
-        "duration" => Value::Duration(duration(text()?)?),
-        "timestamp" => Value::Timestamp(timestamp(text()?)?),
-        "list" => {
-            let elements = content.as_array().with_context(|| misfit(json))?;
-            Value::list(elements.iter().map(decode).collect::<anyhow::Result<_>>()?)
+        "bool" => Value::Bool(content.as_bool()?),
+        "optional" => Value::NONE,
+        _ => {
+            let text = content.as_str()?;
+            match kind {
+                "int" => Value::Int(text.parse().ok()?),
+                "uint" => Value::Uint(text.parse().ok()?),
+                "double" => Value::Double(text.parse().ok()?),
+                "string" => Value::string(text),
+                "bytes" => Value::Bytes(Bytes::Shared(STANDARD.decode(text).ok()?.into())),
+                "duration" => Value::Duration(Duration::parse(text)?),
+                "timestamp" => Value::Timestamp(Timestamp::parse(text)?.ok()?),
+                "type" => Value::Type(Type::parse(text)?),
+                _ => return None,
+            }
         }
-        "map" => {
-            let entries =
-                content.as_array().with_context(|| misfit(json))?.iter().map(|entry| match entry.as_array() {
-                    Some(pair) => match pair.as_slice() {
-                        [key, value] => Ok((decode(key)?, decode(value)?)),
-                        _ => bail!(misfit(json)),
-                    },
-                    None => bail!(misfit(json)),
-                });
-            Value::Map(Map::from_entries(entries.collect::<anyhow::Result<Vec<_>>>()?)?)
-        }
-        "type" => Value::Type(Type::parse(text()?).with_context(|| misfit(json))?),
-        "optional" if content.is_null() => Value::NONE,
-        "optional" => Value::some(decode(content)?),
-        _ => bail!(misfit(json)),
     })
-}
-
-/// Reads a duration as Go does: `1h30m`, `1.5s`.
-pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
-    Duration::parse(text).with_context(|| format!("`{text}` is no duration"))
-}
-
-/// Reads a point in time in the form of RFC 3339.
-pub(crate) fn timestamp(text: &str) -> anyhow::Result<Timestamp> {
-    Ok(Timestamp::parse(text).with_context(|| format!("`{text}` is no timestamp"))??)
-}
-
-fn misfit(json: &Json) -> String {
-    format!("`{json}` is no typed value")
 }
 
 #[cfg(test)]

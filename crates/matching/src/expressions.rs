@@ -1,0 +1,127 @@
+//! Expressions that were compiled before, each with the verdicts it has given.
+//!
+//! An expression is compiled once and evaluated once per distinct projection of its input onto what it reads: the fields of
+//! a taint, the labels of a node. Both memories are bounded, shared between threads, and owned by whoever owns the cache.
+
+mod projection;
+mod verdicts;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use cel::env::EnvError;
+use cel::program::Verdict;
+use cel_kubernetes::cache::{Cache, Clock, Statistics};
+use cel_kubernetes::compile::{CompileError, Compiled, Environment};
+use cel_kubernetes::environments::node_affinity::{self, Labels};
+use cel_kubernetes::environments::{Dialect, toleration};
+use projection::{LabelProjection, TaintProjection};
+use verdicts::Verdicts;
+
+/// An expression in a toleration: sees a taint.
+pub type TolerationExpression = Expression<TaintProjection>;
+
+/// An expression in a node selector term: sees a node's labels.
+pub type LabelExpression = Expression<LabelProjection>;
+
+/// Programs of tolerations and of node selector terms, by their text.
+#[derive(Debug)]
+pub struct CompileCache {
+    toleration: Environment,
+    node_affinity: Environment,
+    tolerations: Cache<TolerationExpression, CompileError>,
+    node_affinities: Cache<LabelExpression, CompileError>,
+}
+
+/// A compiled expression, and the verdicts it has given. `P` knows which part of the input it reads.
+#[derive(Debug)]
+pub struct Expression<P> {
+    compiled: Compiled,
+    projection: P,
+    verdicts: Verdicts,
+}
+
+impl CompileCache {
+    /// A cache of at most `capacity` expressions of each kind.
+    ///
+    /// # Errors
+    /// Never, unless a library of ours contradicts another.
+    pub fn new(capacity: NonZeroUsize, clock: Clock) -> Result<Self, EnvError> {
+        Ok(CompileCache {
+            toleration: toleration::environment(Dialect::CELPLANE)?,
+            node_affinity: node_affinity::environment(Dialect::CELPLANE)?,
+            tolerations: Cache::new(capacity, clock.clone()),
+            node_affinities: Cache::new(capacity, clock),
+        })
+    }
+
+    /// The program of `Toleration.expression`.
+    ///
+    /// # Errors
+    /// Why it does not compile; errors are not kept.
+    pub fn toleration(&self, text: &str) -> Result<Arc<TolerationExpression>, CompileError> {
+        self.tolerations.get_or_compile(text, || {
+            let compiled = self.toleration.compile(text)?;
+            let projection = TaintProjection::of(&compiled);
+            Ok(Expression { compiled, projection, verdicts: Verdicts::default() })
+        })
+    }
+
+    /// The program of an entry of `matchCELExpressions`.
+    ///
+    /// # Errors
+    /// Why it does not compile; errors are not kept.
+    pub fn node_affinity(&self, text: &str) -> Result<Arc<LabelExpression>, CompileError> {
+        self.node_affinities.get_or_compile(text, || {
+            let compiled = self.node_affinity.compile(text)?;
+            let projection = LabelProjection::of(&compiled);
+            Ok(Expression { compiled, projection, verdicts: Verdicts::default() })
+        })
+    }
+
+    /// What the cache of toleration expressions has done so far.
+    pub fn toleration_statistics(&self) -> Statistics {
+        self.tolerations.statistics()
+    }
+
+    /// What the cache of node affinity expressions has done so far.
+    pub fn node_affinity_statistics(&self) -> Statistics {
+        self.node_affinities.statistics()
+    }
+}
+
+impl<P> Expression<P> {
+    /// The program, for explanations.
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
+    }
+
+    /// How many verdicts are remembered.
+    pub fn remembered(&self) -> usize {
+        self.verdicts.len()
+    }
+}
+
+impl TolerationExpression {
+    /// Whether the taint is tolerated. Remembered by what the expression reads of a taint; an error is no.
+    pub fn matches(&self, taint: &toleration::Taint<'_>) -> bool {
+        self.projection.with(taint, |projection| {
+            self.verdicts.get_or_insert(projection, || self.compiled.eval(taint).verdict() == Verdict::True)
+        })
+    }
+}
+
+impl LabelExpression {
+    /// Whether the labels fit. Remembered by the labels that the expression reads; an error is no.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let evaluate = || {
+            let node = node_affinity::Node { labels };
+            self.compiled.eval(&node).verdict() == Verdict::True
+        };
+        self.projection.with(labels, |projection| match projection {
+            Some(projection) => self.verdicts.get_or_insert(projection, evaluate),
+            // An expression that may read any label would be remembered once per node.
+            None => evaluate(),
+        })
+    }
+}

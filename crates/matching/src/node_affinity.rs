@@ -1,0 +1,111 @@
+//! Node affinity: on which nodes a pod may run, and on which it would rather.
+//!
+//! Follows `RequiredNodeAffinity` and `PreferredSchedulingTerms` of Kubernetes' `component-helpers`.
+
+use api::core::v1;
+use api::field::{Errors, Path};
+use api::meta::v1::StringMap;
+
+use crate::expressions::CompileCache;
+use crate::features::Features;
+use crate::node::Node;
+use crate::node_selector::{NodeSelector, Term, is_empty};
+
+/// `spec.nodeSelector` and the required node affinity.
+#[derive(Debug, Default)]
+pub struct Required {
+    pub(crate) labels: StringMap,
+    pub(crate) selector: Option<NodeSelector>,
+}
+
+/// The preferred node affinity.
+#[derive(Debug, Default)]
+pub struct Preferred {
+    pub(crate) terms: Box<[Weighted]>,
+    errors: Errors,
+}
+
+/// A term and what it adds to the score.
+#[derive(Debug)]
+pub(crate) struct Weighted {
+    pub(crate) weight: i32,
+    pub(crate) term: Term,
+}
+
+impl Required {
+    /// What a pod requires.
+    pub fn new(
+        node_selector: &StringMap,
+        affinity: Option<&v1::NodeAffinity>,
+        cache: &CompileCache,
+        features: &Features,
+    ) -> Self {
+        let selector = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+        Required {
+            labels: node_selector.clone(),
+            selector: selector.map(|selector| NodeSelector::new(selector, cache, features)),
+        }
+    }
+
+    /// Whether the pod may run on the node.
+    pub fn matches(&self, node: &Node) -> bool {
+        self.labels_match(node) && self.selector.as_ref().is_none_or(|selector| selector.matches(node))
+    }
+
+    /// Whether the pod may run on the node; what could not be parsed is an error if no term matches.
+    ///
+    /// # Errors
+    /// All complaints about terms.
+    pub fn try_matches(&self, node: &Node) -> Result<bool, Errors> {
+        match &self.selector {
+            _ if !self.labels_match(node) => Ok(false),
+            Some(selector) => selector.try_matches(node),
+            None => Ok(true),
+        }
+    }
+
+    /// Nothing is required.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.selector.is_none()
+    }
+
+    fn labels_match(&self, node: &Node) -> bool {
+        self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value.as_str()))
+    }
+}
+
+impl Preferred {
+    /// What a pod prefers. Terms without weight and empty terms do not count.
+    pub fn new(terms: &[v1::PreferredSchedulingTerm], cache: &CompileCache, features: &Features) -> Self {
+        let mut preferred = Vec::with_capacity(terms.len());
+        let mut errors = Errors::new();
+        for (index, weighted) in terms.iter().enumerate() {
+            if weighted.weight == 0 || is_empty(&weighted.preference) {
+                continue;
+            }
+            let term = Term::new(&weighted.preference, &Path::ROOT.index(index), cache, features);
+            // With its gate off a term adds nothing; it does not keep the pod from being scheduled.
+            if term.gate_off.is_none() {
+                errors.append(term.errors().clone());
+            }
+            preferred.push(Weighted { weight: weighted.weight, term });
+        }
+        Preferred { terms: preferred.into(), errors }
+    }
+
+    /// The sum of the weights of the terms that match.
+    pub fn score(&self, node: &Node) -> i64 {
+        let matching = self.terms.iter().filter(|it| it.term.matches(node));
+        matching.map(|it| i64::from(it.weight)).fold(0, i64::saturating_add)
+    }
+
+    /// What could not be parsed; Kubernetes then scores no node.
+    pub fn errors(&self) -> &Errors {
+        &self.errors
+    }
+
+    /// Nothing is preferred.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+}

@@ -1,0 +1,157 @@
+//! All that a pod asks of nodes: built once per pod spec, asked about many nodes, from many threads.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::core::v1;
+
+use crate::expressions::CompileCache;
+use crate::features::Features;
+use crate::node::Node;
+use crate::node_affinity::{Preferred, Required};
+use crate::taints::{self, Set};
+use crate::tolerations::Tolerations;
+
+/// All that a pod asks of nodes.
+#[derive(Debug, Default)]
+pub struct PodMatcher {
+    tolerations: Tolerations,
+    required: Required,
+    preferred: Preferred,
+    verdicts: TaintVerdicts,
+}
+
+/// What a pod's tolerations leave of a node's taints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TaintVerdict {
+    /// The first taint that keeps the pod away.
+    pub first_untolerated: Option<u16>,
+    /// How many taints with the effect `PreferNoSchedule` are not tolerated.
+    pub intolerable_soft: u16,
+}
+
+impl PodMatcher {
+    /// What the pod asks of nodes. What cannot be used matches nothing.
+    pub fn new(spec: &v1::PodSpec, cache: &CompileCache, features: &Features) -> Self {
+        let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let preferred = affinity.map(|it| it.preferred_during_scheduling_ignored_during_execution.as_slice());
+        PodMatcher {
+            tolerations: Tolerations::new(&spec.tolerations, cache, features),
+            required: Required::new(&spec.node_selector, affinity, cache, features),
+            preferred: Preferred::new(preferred.unwrap_or_default(), cache, features),
+            verdicts: TaintVerdicts::default(),
+        }
+    }
+
+    /// What the tolerations leave of the node's taints. Found once per distinct set of taints.
+    pub fn taints(&self, set: &Set) -> TaintVerdict {
+        if set.is_empty() {
+            return TaintVerdict::default();
+        }
+        if let Some(verdict) = self.verdicts.get(set) {
+            return verdict;
+        }
+        let verdict = self.taints_directly(set.taints());
+        self.verdicts.put(set, verdict);
+        verdict
+    }
+
+    /// Whether the pod may run on the node, as far as taints, node selector and node affinity go.
+    pub fn fits(&self, node: &Node) -> bool {
+        self.taints(&node.taints).first_untolerated.is_none() && self.required.matches(node)
+    }
+
+    /// The pod's tolerations.
+    pub fn tolerations(&self) -> &Tolerations {
+        &self.tolerations
+    }
+
+    /// The node selector and the required node affinity.
+    pub fn required(&self) -> &Required {
+        &self.required
+    }
+
+    /// The preferred node affinity.
+    pub fn preferred(&self) -> &Preferred {
+        &self.preferred
+    }
+
+    fn taints_directly(&self, taints: &[v1::Taint]) -> TaintVerdict {
+        let narrow = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+        TaintVerdict {
+            first_untolerated: self.tolerations.first_untolerated(taints, taints::is_hard).map(narrow),
+            intolerable_soft: narrow(self.tolerations.intolerable_soft_count(taints)),
+        }
+    }
+}
+
+/// Verdicts by the serial number of a set: a table in which a newer set may take an older one's place.
+#[derive(Debug, Default)]
+struct TaintVerdicts {
+    slots: OnceLock<Box<[AtomicU64; SLOTS]>>,
+}
+
+const SLOTS: usize = 128;
+
+/// A slot holds a serial number above these bits; below, the count of soft taints, and one more than the first untolerated.
+const COUNT_BITS: u32 = 12;
+const COUNT_MAX: u16 = (1 << COUNT_BITS) - 1;
+
+impl TaintVerdicts {
+    fn get(&self, set: &Set) -> Option<TaintVerdict> {
+        let entry = self.slot(set)?.load(Ordering::Relaxed);
+        if entry >> (2 * COUNT_BITS) != set.serial() || set.serial() == 0 {
+            return None;
+        }
+        let first = (entry >> COUNT_BITS) as u16 & COUNT_MAX;
+        Some(TaintVerdict { first_untolerated: first.checked_sub(1), intolerable_soft: entry as u16 & COUNT_MAX })
+    }
+
+    /// Remembers a verdict, unless its numbers are too large for a slot.
+    fn put(&self, set: &Set, verdict: TaintVerdict) {
+        let first = verdict.first_untolerated.map_or(0, |index| index.saturating_add(1));
+        let shifted = set.serial().checked_mul(1 << (2 * COUNT_BITS));
+        let (Some(serial), true, true) = (shifted, first <= COUNT_MAX, verdict.intolerable_soft <= COUNT_MAX) else {
+            return;
+        };
+        self.slots.get_or_init(|| Box::new([const { AtomicU64::new(0) }; SLOTS]));
+        if let Some(slot) = self.slot(set) {
+            let entry = serial | u64::from(first) << COUNT_BITS | u64::from(verdict.intolerable_soft);
+            slot.store(entry, Ordering::Relaxed);
+        }
+    }
+
+    fn slot(&self, set: &Set) -> Option<&AtomicU64> {
+        self.slots.get()?.get(set.serial() as usize % SLOTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: String, effect: &str) -> v1::Taint {
+        v1::Taint { key: key.into(), effect: effect.into(), ..v1::Taint::default() }
+    }
+
+    #[test]
+    fn remembered_verdicts_are_those_of_their_set() {
+        let matcher = PodMatcher { tolerations: Tolerations::default(), ..PodMatcher::default() };
+        let sets = taints::Sets::new();
+        let lists: Vec<Vec<v1::Taint>> = (0..300)
+            .map(|number| {
+                let soft = (0..number % 5).map(|it| taint(it.to_string(), "PreferNoSchedule"));
+                let hard = (0..number % 2).map(|it| taint(it.to_string(), "NoSchedule"));
+                soft.chain(hard).chain([taint(number.to_string(), "Other")]).collect()
+            })
+            .collect();
+        let sets: Vec<_> = lists.iter().map(|list| sets.intern(list)).collect();
+        for round in 0..2 {
+            for (number, set) in sets.iter().enumerate() {
+                let hard = (number % 2 == 1).then_some((number % 5) as u16);
+                let expected = TaintVerdict { first_untolerated: hard, intolerable_soft: (number % 5) as u16 };
+                assert_eq!(matcher.taints(set), expected, "{number} in round {round}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a pod asks of a node's resources, and its quality-of-service class.
+//!
+//! Follows `component-helpers/resource` and `qos.ComputePodQOS`: ordinary init containers run one after the other, those that
+//! restart (sidecars) run beside everything after them, and what the pod as a whole asks for replaces the sum.
+
+use api::core::v1::{Container, PodSpec, ResourceList, ResourceRequirements};
+use api::quantity::Quantity;
+
+/// What counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The pod's overhead.
+    pub overhead: bool,
+    /// What the pod as a whole asks for.
+    pub pod_level: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { overhead: true, pod_level: true }
+    }
+}
+
+/// A quality-of-service class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub enum QosClass {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+impl QosClass {
+    /// The name in `status.qosClass`.
+    pub fn name(self) -> &'static str {
+        match self {
+            QosClass::Guaranteed => "Guaranteed",
+            QosClass::Burstable => "Burstable",
+            QosClass::BestEffort => "BestEffort",
+        }
+    }
+}
+
+/// What a pod requests.
+pub fn requests(spec: &PodSpec, options: Options) -> ResourceList {
+    let mut sum = of_containers(spec, |container| &container.resources.requests);
+    if options.pod_level
+        && let Some(resources) = &spec.resources
+    {
+        replace(&mut sum, &resources.requests);
+    }
+    if options.overhead {
+        add(&mut sum, &spec.overhead);
+    }
+    sum
+}
+
+/// What a pod is limited to. Overhead is added to limits that are there and not zero.
+pub fn limits(spec: &PodSpec, options: Options) -> ResourceList {
+    let mut sum = of_containers(spec, |container| &container.resources.limits);
+    if options.pod_level
+        && let Some(resources) = &spec.resources
+    {
+        replace(&mut sum, &resources.limits);
+    }
+    if options.overhead {
+        for (name, amount) in &spec.overhead {
+            if let Some(limit) = sum.get_mut(name).filter(|limit| !limit.is_zero()) {
+                limit.add(amount);
+            }
+        }
+    }
+    sum
+}
+
+/// The quality-of-service class of a pod.
+pub fn qos_class(spec: &PodSpec) -> QosClass {
+    if let Some(resources) = spec.resources.as_ref().filter(|resources| sets_pod_level(resources)) {
+        return class_of(resources);
+    }
+    let mut containers = spec.init_containers.iter().chain(&spec.containers).map(|it| class_of(&it.resources));
+    let Some(first) = containers.next() else { return QosClass::BestEffort };
+    if containers.all(|class| class == first) { first } else { QosClass::Burstable }
+}
+
+/// A container that runs beside those after it.
+pub fn is_sidecar(init_container: &Container) -> bool {
+    init_container.restart_policy.as_deref() == Some("Always")
+}
+
+/// Which resources a pod as a whole can ask for.
+pub fn is_pod_level(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
+}
+
+fn sets_pod_level(resources: &ResourceRequirements) -> bool {
+    resources.requests.keys().chain(resources.limits.keys()).any(|name| is_pod_level(name))
+}
+
+fn of_containers<'s>(spec: &'s PodSpec, amounts: impl Fn(&'s Container) -> &'s ResourceList) -> ResourceList {
+    let mut sum = ResourceList::new();
+    for container in &spec.containers {
+        add(&mut sum, amounts(container));
+    }
+    let mut sidecars = ResourceList::new();
+    let mut while_starting = ResourceList::new();
+    for container in &spec.init_containers {
+        let own = amounts(container);
+        if is_sidecar(container) {
+            add(&mut sum, own);
+            add(&mut sidecars, own);
+            raise(&mut while_starting, &sidecars);
+        } else {
+            let mut together = own.clone();
+            add(&mut together, &sidecars);
+            raise(&mut while_starting, &together);
+        }
+    }
+    raise(&mut sum, &while_starting);
+    sum
+}
+
+fn add(sum: &mut ResourceList, amounts: &ResourceList) {
+    for (name, amount) in amounts {
+        match sum.get_mut(name) {
+            Some(known) => known.add(amount),
+            None => {
+                sum.insert(name.clone(), amount.clone());
+            }
+        }
+    }
+}
+
+/// The larger of both, for each resource.
+fn raise(list: &mut ResourceList, amounts: &ResourceList) {
+    for (name, amount) in amounts {
+        if list.get(name).is_none_or(|known| amount > known) {
+            list.insert(name.clone(), amount.clone());
+        }
+    }
+}
+
+fn replace(list: &mut ResourceList, amounts: &ResourceList) {
+    for (name, amount) in amounts.iter().filter(|(name, _)| is_pod_level(name)) {
+        list.insert(name.clone(), amount.clone());
+    }
+}
+
+fn class_of(resources: &ResourceRequirements) -> QosClass {
+    let [cpu, memory] = ["cpu", "memory"].map(|name| {
+        let zero = Quantity::default();
+        let request = resources.requests.get(name).unwrap_or(&zero);
+        match resources.limits.get(name).unwrap_or(&zero) {
+            limit if limit != request => QosClass::Burstable,
+            limit if limit.is_zero() => QosClass::BestEffort,
+            _ => QosClass::Guaranteed,
+        }
+    });
+    if cpu == memory { cpu } else { QosClass::Burstable }
+}

@@ -1,0 +1,135 @@
+//! Sets of taints, each kept once: nodes that have the same taints share one set and one verdict.
+//!
+//! A cluster has few distinct sets. Who keeps nodes owns [`Sets`] and interns a node's taints when the node changes; a matcher
+//! then answers by the set's serial number.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use api::core::v1::{Taint, TaintEffect};
+use api::json::Text;
+use api::time::Timestamp;
+use cel_kubernetes::environments::toleration;
+
+/// Taints of a node, in the node's order.
+#[derive(Debug, Default)]
+pub struct Set {
+    /// Never given twice by one [`Sets`]; 0 for sets that nobody keeps.
+    serial: u64,
+    taints: Box<[Taint]>,
+}
+
+/// All distinct sets that are in use.
+#[derive(Debug, Default)]
+pub struct Sets {
+    last_serial: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    sets: HashMap<Key, Weak<Set>>,
+    /// Sets that nobody uses any more are cleared away when there are this many.
+    clear_at: usize,
+}
+
+type Key = Box<[(Text, Text, Text, Option<Timestamp>)]>;
+
+impl Set {
+    /// A set of its own, for callers that ask once.
+    pub fn new(taints: &[Taint]) -> Self {
+        Set { serial: 0, taints: taints.into() }
+    }
+
+    /// The taints, in the node's order.
+    pub fn taints(&self) -> &[Taint] {
+        &self.taints
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.taints.is_empty()
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+}
+
+impl Sets {
+    /// No sets yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The one set that holds these taints in this order.
+    pub fn intern(&self, taints: &[Taint]) -> Arc<Set> {
+        let key: Key = taints
+            .iter()
+            .map(|taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone(), taint.time_added))
+            .collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(set) = known.sets.get(&key).and_then(Weak::upgrade) {
+            return set;
+        }
+        let serial = self.last_serial.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let set = Arc::new(Set { serial, taints: taints.into() });
+        known.sets.insert(key, Arc::downgrade(&set));
+        if known.sets.len() >= known.clear_at {
+            known.sets.retain(|_, set| set.strong_count() > 0);
+            known.clear_at = known.sets.len().saturating_mul(2).max(64);
+        }
+        set
+    }
+}
+
+/// Keeps pods from being scheduled, or evicts them.
+pub fn is_hard(taint: &Taint) -> bool {
+    matches!(TaintEffect::from_name(&taint.effect), Some(TaintEffect::NoSchedule | TaintEffect::NoExecute))
+}
+
+/// Pods are rather scheduled elsewhere.
+pub fn is_soft(taint: &Taint) -> bool {
+    TaintEffect::from_name(&taint.effect) == Some(TaintEffect::PreferNoSchedule)
+}
+
+/// Evicts pods.
+pub fn is_no_execute(taint: &Taint) -> bool {
+    TaintEffect::from_name(&taint.effect) == Some(TaintEffect::NoExecute)
+}
+
+/// The taint as expressions see it.
+pub fn seen_by_expressions(taint: &Taint) -> toleration::Taint<'_> {
+    let time_added = taint.time_added.and_then(|time| cel::value::Timestamp::new(time.seconds, time.nanos).ok());
+    toleration::Taint { key: &taint.key, value: &taint.value, effect: &taint.effect, time_added }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str) -> Taint {
+        Taint { key: key.into(), effect: "NoSchedule".into(), ..Taint::default() }
+    }
+
+    #[test]
+    fn equal_taints_are_one_set() {
+        let sets = Sets::new();
+        let first = sets.intern(&[taint("a"), taint("b")]);
+        assert!(Arc::ptr_eq(&first, &sets.intern(&[taint("a"), taint("b")])));
+        assert!(!Arc::ptr_eq(&first, &sets.intern(&[taint("b"), taint("a")])));
+    }
+
+    #[test]
+    fn sets_that_nobody_uses_are_cleared_away_and_serials_are_never_given_twice() {
+        let sets = Sets::new();
+        let mut last = 0;
+        for number in 0..1000 {
+            let set = sets.intern(&[taint(&number.to_string())]);
+            assert!(set.serial() > last);
+            last = set.serial();
+        }
+        assert!(sets.known.lock().unwrap().sets.len() <= 64);
+    }
+}

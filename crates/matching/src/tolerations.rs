@@ -1,0 +1,309 @@
+//! Does a toleration tolerate a taint?
+//!
+//! Every caller asks here: scheduler plugins, DaemonSet and taint-eviction controllers, kubelet admission.
+//! Follows `ToleratesTaint` in Kubernetes `api/core/v1/toleration.go`; expressions follow KEP-5500, versions KEP-5721.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use api::core::v1::{self, Taint, TolerationOperator};
+use api::features::Gate;
+use api::json::Text;
+use api::semver::Version;
+
+use crate::expressions::{CompileCache, TolerationExpression};
+use crate::features::Features;
+use crate::taints;
+
+/// The tolerations of a pod, ready to be asked.
+#[derive(Debug, Default)]
+pub struct Tolerations {
+    list: Box<[Toleration]>,
+}
+
+/// A toleration, ready to be asked.
+#[derive(Debug)]
+pub struct Toleration {
+    /// Empty for every key.
+    key: Text,
+    /// Empty for every effect.
+    effect: Text,
+    rule: Rule,
+    seconds: Option<i64>,
+}
+
+/// What a toleration asks of a taint of its key and effect.
+#[derive(Debug)]
+pub(crate) enum Rule {
+    Exists,
+    Equal(Text),
+    Number(Ordering, i64),
+    Version(Ordering, Version),
+    Expression(Arc<TolerationExpression>),
+    /// Nothing is tolerated.
+    Never(Unusable),
+}
+
+/// Why a toleration or a requirement matches nothing, whatever it is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// It needs a gate that is off.
+    GateOff(Gate),
+    /// Its operator is not known.
+    UnknownOperator(Text),
+    /// Its value is no canonical whole number.
+    NotANumber(Text),
+    /// Its value is no version.
+    NotAVersion(String),
+    /// Its expression does not compile.
+    DoesNotCompile(String),
+}
+
+/// What becomes of a running pod on a node with `NoExecute` taints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// It does not tolerate them, and has to go.
+    No,
+    /// It tolerates them for so many seconds.
+    Seconds(i64),
+    /// It tolerates them.
+    Forever,
+}
+
+impl Tolerations {
+    /// The tolerations of a pod. What cannot be used tolerates nothing.
+    pub fn new(tolerations: &[v1::Toleration], cache: &CompileCache, features: &Features) -> Self {
+        Tolerations { list: tolerations.iter().map(|it| Toleration::new(it, cache, features)).collect() }
+    }
+
+    /// The first toleration that tolerates the taint.
+    pub fn find(&self, taint: &Taint) -> Option<usize> {
+        self.list.iter().position(|toleration| toleration.tolerates(taint))
+    }
+
+    /// Whether a taint is tolerated.
+    pub fn tolerate(&self, taint: &Taint) -> bool {
+        self.list.iter().any(|toleration| toleration.tolerates(taint))
+    }
+
+    /// The first of the taints that counts and is not tolerated.
+    pub fn first_untolerated(&self, taints: &[Taint], counts: impl Fn(&Taint) -> bool) -> Option<usize> {
+        taints.iter().position(|taint| counts(taint) && !self.tolerate(taint))
+    }
+
+    /// How many taints with the effect `PreferNoSchedule` are not tolerated; tolerations of other effects do not count.
+    pub fn intolerable_soft_count(&self, taints: &[Taint]) -> usize {
+        let soft = taints.iter().filter(|taint| taints::is_soft(taint));
+        soft.filter(|taint| !self.tolerate(taint)).count()
+    }
+
+    /// How long a running pod may stay: for each `NoExecute` taint the first toleration that matches counts, then the
+    /// minimum over the taints. `tolerationSeconds` below zero mean at once.
+    pub fn stay(&self, taints: &[Taint]) -> Stay {
+        let mut stay = Stay::Forever;
+        for taint in taints.iter().filter(|taint| taints::is_no_execute(taint)) {
+            let Some(toleration) = self.list.iter().find(|toleration| toleration.tolerates(taint)) else {
+                return Stay::No;
+            };
+            if let Some(seconds) = toleration.seconds {
+                let seconds = seconds.max(0);
+                stay = match stay {
+                    Stay::Seconds(shorter) => Stay::Seconds(shorter.min(seconds)),
+                    _ => Stay::Seconds(seconds),
+                };
+            }
+        }
+        stay
+    }
+
+    /// The tolerations, in the pod's order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Toleration> {
+        self.list.iter()
+    }
+}
+
+impl Toleration {
+    /// A toleration. What cannot be used tolerates nothing.
+    pub fn new(toleration: &v1::Toleration, cache: &CompileCache, features: &Features) -> Self {
+        let rule = Rule::new(toleration, cache, features).unwrap_or_else(Rule::Never);
+        // Beside an expression, key and effect are refused; where they are there nevertheless, they must fit, too.
+        Toleration {
+            key: toleration.key.clone(),
+            effect: toleration.effect.clone(),
+            rule,
+            seconds: toleration.toleration_seconds,
+        }
+    }
+
+    /// Whether the taint is tolerated. An expression that fails, and a value that is no number or version, tolerate nothing.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && self.rule.tolerates(taint)
+    }
+
+    /// For how many seconds a `NoExecute` taint is tolerated; nothing for ever.
+    pub fn seconds(&self) -> Option<i64> {
+        self.seconds
+    }
+
+    /// Why it tolerates nothing at all.
+    pub fn unusable(&self) -> Option<&Unusable> {
+        match &self.rule {
+            Rule::Never(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_for(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect) && (self.key.is_empty() || self.key == taint.key)
+    }
+
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl Rule {
+    fn new(toleration: &v1::Toleration, cache: &CompileCache, features: &Features) -> Result<Rule, Unusable> {
+        if !toleration.expression.is_empty() {
+            // Fail closed: never the toleration without a key that tolerates everything.
+            if !features.cel {
+                return Err(Unusable::GateOff(Gate::TaintTolerationCEL));
+            }
+            let expression = cache.toleration(&toleration.expression);
+            return expression.map(Rule::Expression).map_err(|error| Unusable::DoesNotCompile(error.to_string()));
+        }
+        let operator = TolerationOperator::from_name(&toleration.operator)
+            .ok_or_else(|| Unusable::UnknownOperator(toleration.operator.clone()))?;
+        let order = match operator {
+            TolerationOperator::Exists => return Ok(Rule::Exists),
+            TolerationOperator::Equal => return Ok(Rule::Equal(toleration.value.clone())),
+            TolerationOperator::Lt | TolerationOperator::SemverLt => Ordering::Less,
+            TolerationOperator::Gt | TolerationOperator::SemverGt => Ordering::Greater,
+            TolerationOperator::SemverEq => Ordering::Equal,
+        };
+        if operator.is_semver() {
+            if !features.semver {
+                return Err(Unusable::GateOff(Gate::TaintTolerationNodeAffinitySemverComparisonOperators));
+            }
+            let version = Version::parse_tolerant(&toleration.value);
+            return version
+                .map(|it| Rule::Version(order, it))
+                .map_err(|error| Unusable::NotAVersion(error.to_string()));
+        }
+        if !features.comparison {
+            return Err(Unusable::GateOff(Gate::TaintTolerationComparisonOperators));
+        }
+        let number = canonical_integer(&toleration.value);
+        number.map(|it| Rule::Number(order, it)).ok_or_else(|| Unusable::NotANumber(toleration.value.clone()))
+    }
+
+    fn tolerates(&self, taint: &Taint) -> bool {
+        match self {
+            Rule::Exists => true,
+            Rule::Equal(value) => *value == taint.value,
+            Rule::Number(order, bound) => {
+                canonical_integer(&taint.value).is_some_and(|value| value.cmp(bound) == *order)
+            }
+            Rule::Version(order, bound) => {
+                Version::parse_tolerant(&taint.value).is_ok_and(|value| value.cmp(bound) == *order)
+            }
+            Rule::Expression(expression) => expression.matches(&taints::seen_by_expressions(taint)),
+            Rule::Never(_) => false,
+        }
+    }
+}
+
+/// A whole number as Kubernetes writes it: no plus, no leading zeros, no `-0`.
+pub(crate) fn canonical_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical = match digits.as_bytes() {
+        b"0" => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if canonical { text.parse().ok() } else { None }
+}
+
+/// Whether two tolerations are the same one, whatever their `tolerationSeconds`: the expression is part of the identity.
+pub fn is_same(left: &v1::Toleration, right: &v1::Toleration) -> bool {
+    left.key == right.key
+        && left.effect == right.effect
+        && left.operator == right.operator
+        && left.value == right.value
+        && left.expression == right.expression
+}
+
+/// Whether a toleration is about taints with this key and effect, by name or by leaving both open. Defaults, such as those
+/// for `node.kubernetes.io/not-ready`, are added where none is. A toleration with an expression never is.
+pub fn is_about(toleration: &v1::Toleration, key: &str, effect: &str) -> bool {
+    toleration.expression.is_empty()
+        && (toleration.key.is_empty() || toleration.key == key)
+        && (toleration.effect.is_empty() || toleration.effect == effect)
+}
+
+/// Puts a toleration into a list: it replaces the same one, or is added at the end. Answers whether the list changed.
+pub fn add_or_update(tolerations: &mut Vec<v1::Toleration>, toleration: &v1::Toleration) -> bool {
+    let mut same = tolerations.iter_mut().filter(|it| is_same(it, toleration)).peekable();
+    if same.peek().is_none() {
+        tolerations.push(toleration.clone());
+        return true;
+    }
+    let mut changed = false;
+    for it in same {
+        changed |= it != toleration;
+        it.clone_from(toleration);
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_canonical() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-5", Some(-5)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("-0", None),
+            ("007", None),
+            ("+5", None),
+            ("", None),
+            ("-", None),
+            ("5a", None),
+        ] {
+            assert_eq!(canonical_integer(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_expression_is_part_of_the_identity() {
+        let plain = v1::Toleration { operator: "Exists".into(), ..v1::Toleration::default() };
+        let with = |expression: &str| v1::Toleration { expression: expression.into(), ..v1::Toleration::default() };
+        assert!(!is_same(&with("true"), &with("false")));
+        assert!(!is_same(&with("true"), &v1::Toleration::default()));
+        let longer = v1::Toleration { toleration_seconds: Some(5), ..with("true") };
+        assert!(is_same(&with("true"), &longer));
+        assert!(is_about(&plain, "node.kubernetes.io/not-ready", "NoExecute"));
+        assert!(!is_about(&with("true"), "node.kubernetes.io/not-ready", "NoExecute"));
+    }
+
+    #[test]
+    fn adding_a_toleration_replaces_the_same_one() {
+        let with = |expression: &str, seconds: i64| v1::Toleration {
+            expression: expression.into(),
+            toleration_seconds: Some(seconds),
+            ..v1::Toleration::default()
+        };
+        let mut list = vec![with("true", 1)];
+        assert!(!add_or_update(&mut list, &with("true", 1)));
+        assert!(add_or_update(&mut list, &with("true", 2)));
+        assert!(add_or_update(&mut list, &with("false", 2)));
+        assert_eq!(list, [with("true", 2), with("false", 2)]);
+    }
+}

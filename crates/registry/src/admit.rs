@@ -1,0 +1,270 @@
+//! From a document to what is stored: decode, default, prepare, validate, warn.
+//!
+//! Follows `BeforeCreate` and `BeforeUpdate` of Kubernetes' `registry/rest`. Admission plugins stand between defaults
+//! and preparation in a server, which therefore calls the steps; tools and tests call [`create`] and [`update`].
+
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::names;
+use api::types::{Type, decode};
+
+use crate::defaults;
+use crate::document::{Edit, Read};
+use crate::meta;
+use crate::strategy::{Context, Resource};
+
+/// An object that was read, with defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The object in normal form.
+    pub object: Value,
+    /// What strict field validation complains about: `unknown field "spec.bogus"`.
+    pub strict_errors: Vec<String>,
+}
+
+/// An object that is accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted {
+    /// As it is stored and returned.
+    pub object: Value,
+    /// What users are told in `Warning` headers.
+    pub warnings: Vec<String>,
+    /// What strict field validation complains about.
+    pub strict_errors: Vec<String>,
+}
+
+/// Why an object is not accepted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The document is no object of its type.
+    #[error("{0}")]
+    Decode(String),
+    /// The request does not fit the object.
+    #[error("{0}")]
+    BadRequest(String),
+    /// Fields are wrong.
+    #[error("{message}")]
+    Invalid {
+        /// The message of the status.
+        message: String,
+        /// The errors in order.
+        errors: Errors,
+        /// What strict field validation complains about.
+        strict_errors: Vec<String>,
+    },
+}
+
+/// Reads a document and fills in defaults.
+///
+/// # Errors
+/// The document does not fit the type.
+pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document, Refused> {
+    let Some(of) = resource.object_type() else {
+        return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
+    };
+    let decoded = decode(of, document).map_err(Refused::Decode)?;
+    let mut object = decoded.value;
+    defaults::apply(of, &mut object, now);
+    let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    Ok(Document { object: normalize(of, &object), strict_errors })
+}
+
+/// Admits a new object.
+///
+/// # Errors
+/// Why it is refused.
+pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
+    let metadata = object.make("metadata");
+    for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.unset(name);
+    }
+    metadata.set("creationTimestamp", context.now);
+    metadata.set("uid", context.uid);
+    if metadata.text("name").is_empty() && !metadata.text("generateName").is_empty() {
+        let name = generate_name(metadata.text("generateName"), context.name_suffix);
+        metadata.set("name", name);
+    }
+    let mut warnings = merge_owners(metadata);
+    check_namespace(resource, &mut object, context)?;
+    prepare_create(resource, &mut object, context);
+    let errors = validate_create(resource, &object, context);
+    refuse(resource, &object, errors, &strict_errors)?;
+    warnings.extend((resource.strategy.warn)(&object, None, context));
+    (resource.strategy.canonicalize)(&mut object);
+    Ok(Accepted { object: stored(resource, object, context.now), warnings, strict_errors })
+}
+
+/// Admits a change of an object, or of the part of it that a subresource names. `old` is as stored.
+///
+/// # Errors
+/// Why it is refused.
+pub fn update(
+    resource: &Resource,
+    document: &Value,
+    old: &Value,
+    subresource: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Accepted, Refused> {
+    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
+    let mut warnings = merge_owners(object.make("metadata"));
+    check_namespace(resource, &mut object, context)?;
+    prepare_update(resource, &mut object, old, subresource, context);
+    let errors = validate_update(resource, &object, old, subresource, context);
+    refuse(resource, &object, errors, &strict_errors)?;
+    if subresource.is_none() {
+        warnings.extend((resource.strategy.warn)(&object, Some(old), context));
+    }
+    (resource.strategy.canonicalize)(&mut object);
+    Ok(Accepted { object: stored(resource, object, context.now), warnings, strict_errors })
+}
+
+/// Resets what users may not set in a new object, and drops what is gated.
+pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
+    (resource.strategy.prepare_create)(object, context);
+    if let Some(of) = resource.object_type() {
+        *object = normalize(of, object);
+    }
+}
+
+/// What is wrong with a new object.
+#[must_use]
+pub fn validate_create(resource: &Resource, object: &Value, context: &Context<'_>) -> Errors {
+    let mut errors = Errors::new();
+    (resource.strategy.validate_create)(object, context, &mut errors);
+    if errors.is_empty() {
+        let metadata = object.field("metadata");
+        let at = Path::new("metadata");
+        meta::validate_common(metadata, resource.is_namespaced, names::path_segment, &at, &mut errors);
+    }
+    errors
+}
+
+/// Resets what users may not change, and drops what is gated.
+pub fn prepare_update(
+    resource: &Resource,
+    object: &mut Value,
+    old: &Value,
+    subresource: Option<&str>,
+    context: &Context<'_>,
+) {
+    let old_metadata = old.field("metadata");
+    let generation = old_metadata.field("generation").clone();
+    object.make("metadata").set("generation", generation);
+    match part(resource, subresource) {
+        Some(part) => (part.prepare)(object, old, context),
+        None => (resource.strategy.prepare_update)(object, old, context),
+    }
+    let metadata = object.make("metadata");
+    metadata.set_default("uid", old_metadata.field("uid").clone());
+    for name in ["creationTimestamp", "deletionTimestamp"] {
+        if old_metadata.has(name) {
+            metadata.set(name, old_metadata.field(name).clone());
+        }
+    }
+    if old_metadata.has("deletionGracePeriodSeconds") {
+        metadata.set_missing("deletionGracePeriodSeconds", old_metadata.field("deletionGracePeriodSeconds").clone());
+    }
+    if let Some(of) = resource.object_type() {
+        *object = normalize(of, object);
+    }
+}
+
+/// What is wrong with a change.
+#[must_use]
+pub fn validate_update(
+    resource: &Resource,
+    object: &Value,
+    old: &Value,
+    subresource: Option<&str>,
+    context: &Context<'_>,
+) -> Errors {
+    let mut errors = Errors::new();
+    let (metadata, at) = (object.field("metadata"), Path::new("metadata"));
+    meta::validate_common(metadata, resource.is_namespaced, names::path_segment, &at, &mut errors);
+    meta::validate_update_common(metadata, old.field("metadata"), &at, &mut errors);
+    match part(resource, subresource) {
+        Some(part) => (part.validate)(object, old, context, &mut errors),
+        None => (resource.strategy.validate_update)(object, old, context, &mut errors),
+    }
+    errors
+}
+
+fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strategy::Part> {
+    let name = subresource?;
+    resource.strategy.subresources.iter().find(|(it, _)| *it == name).map(|(_, part)| *part)
+}
+
+/// What comes back from storage: defaults have been applied once more.
+fn stored(resource: &Resource, object: Value, now: &str) -> Value {
+    let Some(of) = resource.object_type() else { return object };
+    let mut object = normalize(of, &object);
+    defaults::apply(of, &mut object, now);
+    normalize(of, &object)
+}
+
+fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    // Several rules may say the same; users hear it once.
+    let mut seen = std::collections::HashSet::new();
+    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string())).collect();
+    let name = object.field("metadata").text("name");
+    let message = errors.invalid_message(&resource.qualified_kind(), name);
+    Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
+}
+
+/// The name that is generated from a prefix, which is cut so that the whole has at most 63 characters.
+fn generate_name(prefix: &str, suffix: &str) -> String {
+    let max = 63_usize.saturating_sub(suffix.len());
+    let prefix = prefix.get(..max.min(prefix.len())).unwrap_or(prefix);
+    format!("{prefix}{suffix}")
+}
+
+fn check_namespace(resource: &Resource, object: &mut Value, context: &Context<'_>) -> Result<(), Refused> {
+    let expected = if resource.is_namespaced { context.namespace } else { "" };
+    let metadata = object.make("metadata");
+    let found = metadata.text("namespace");
+    if found == expected {
+        return Ok(());
+    }
+    if found.is_empty() || expected.is_empty() {
+        metadata.set("namespace", expected);
+        return Ok(());
+    }
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(Refused::BadRequest(message.to_owned()))
+}
+
+/// Equal owner references become one, and the user is told.
+fn merge_owners(metadata: &mut Value) -> Vec<String> {
+    let owners = metadata.list("ownerReferences");
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut uids: Vec<&str> = Vec::new();
+    let mut duplicates: Vec<String> = Vec::new();
+    for owner in owners {
+        let uid = owner.text("uid");
+        if uids.contains(&uid) && !duplicates.iter().any(|it| it == uid) {
+            duplicates.push(uid.to_owned());
+        }
+        uids.push(uid);
+        if !kept.contains(owner) {
+            kept.push(owner.clone());
+        }
+    }
+    if duplicates.is_empty() {
+        return Vec::new();
+    }
+    metadata.set("ownerReferences", kept);
+    vec![format!(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        duplicates.join(", ")
+    )]
+}
+
+/// Brings an object that was changed back into normal form.
+fn normalize(of: &'static Type, object: &Value) -> Value {
+    decode(of, object).map_or_else(|_| object.clone(), |decoded| decoded.value)
+}

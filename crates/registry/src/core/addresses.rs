@@ -1,0 +1,104 @@
+//! IP addresses in fields that once took sloppy forms.
+//!
+//! Follows `apimachinery/pkg/util/validation/ip.go` with strict validation on.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use api::field::{Errors, Path};
+
+/// An address as Go's sloppy parser reads it: leading zeros are ignored.
+pub(crate) fn parse_sloppy(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse::<Ipv6Addr>().ok().map(|it| it.to_ipv4_mapped().map_or(IpAddr::V6(it), IpAddr::V4));
+    }
+    let parts: Vec<&str> = text.split('.').collect();
+    let [a, b, c, d] = parts.as_slice() else { return None };
+    let octet = |part: &str| {
+        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { part.parse::<u64>().ok().and_then(|it| u8::try_from(it).ok()) } else { None }
+    };
+    Some(IpAddr::V4(Ipv4Addr::new(octet(a)?, octet(b)?, octet(c)?, octet(d)?)))
+}
+
+/// Adds what is wrong with an address. Those in `known` were accepted before.
+pub(crate) fn validate(text: &str, known: &[&str], at: Path<'_>, errors: &mut Errors) {
+    if known.contains(&text) {
+        return;
+    }
+    if parse_sloppy(text).is_none() {
+        errors.invalid(at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        return;
+    }
+    match text.parse::<IpAddr>() {
+        Err(_) => errors.invalid(at, text, "must not have leading 0s"),
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            errors.invalid(at, text, "must not be an IPv4-mapped IPv6 address");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// What users are told about addresses that are accepted but not canonical.
+pub(crate) fn warn(text: &str, at: &Path<'_>) -> Option<String> {
+    let address = parse_sloppy(text)?;
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => None,
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_none() => (it.to_string() != text).then(|| {
+            format!("{at}: IPv6 address {} should be in RFC 5952 canonical format ({})", quote(text), quote(&it.to_string()))
+        }),
+        _ => Some(format!("{at}: non-standard IP address {} is invalid: use {}", quote(text), quote(&address.to_string()))),
+    }
+}
+
+/// Whether the addresses are of both families; none if one is no address.
+pub(crate) fn is_dual_stack<'a>(addresses: impl Iterator<Item = &'a str>) -> Option<bool> {
+    let parsed: Option<Vec<IpAddr>> = addresses.map(parse_sloppy).collect();
+    let parsed = parsed?;
+    Some(parsed.iter().any(IpAddr::is_ipv4) && parsed.iter().any(IpAddr::is_ipv6))
+}
+
+fn quote(text: &str) -> String {
+    api::go_text::quote(text)
+}
+
+/// An address and the length of its prefix.
+pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length: u8 = if is_number { length.parse().ok()? } else { return None };
+    let address = parse_sloppy(address)?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    (length <= max).then_some((address, length))
+}
+
+/// Adds what is wrong with a range of addresses.
+pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
+    let Some((address, length)) = parse_range(text) else {
+        errors.invalid(at, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        return;
+    };
+    let (host, prefix) = text.split_once('/').unwrap_or((text, ""));
+    match host.parse::<IpAddr>() {
+        Err(_) => errors.invalid(at, text, "must not have leading 0s in IP"),
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
+            errors.invalid(at, text, "must not have an IPv4-mapped IPv6 address");
+        }
+        Ok(_) => {}
+    }
+    if prefix.len() > 1 && prefix.starts_with('0') {
+        errors.invalid(at, text, "must not have leading 0s in prefix length");
+    }
+    let masked = match address {
+        IpAddr::V4(it) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(length.into())).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from(u32::from(it) & mask))
+        }
+        IpAddr::V6(it) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length.into())).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(it) & mask))
+        }
+    };
+    if masked != address {
+        errors.invalid(at, text, "must not have bits set beyond the prefix length");
+    }
+}

@@ -1,0 +1,315 @@
+//! What users are warned about: accepted, but most likely not meant.
+//!
+//! Follows `pkg/api/pod/warnings.go`.
+
+use api::field::Path;
+use api::go_text::quote;
+use api::json::Value;
+use api::names;
+
+use crate::core::addresses;
+use crate::document::Read;
+use crate::strategy::Context;
+
+pub(super) fn pod(pod: &Value, old: Option<&Value>, _: &Context<'_>) -> Vec<String> {
+    // People rarely change pods themselves.
+    if old.is_some() {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    let complaints = names::dns1123_label(pod.field("metadata").text("name"));
+    if !complaints.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            complaints.join(" ")
+        ));
+    }
+    warnings.extend(template(pod, &Path::ROOT));
+    warnings
+}
+
+/// Warnings about a pod or a template at `at`.
+pub(crate) fn template(template: &Value, at: &Path<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let (metadata, spec) = (template.field("metadata"), template.field("spec"));
+    let spec_at = at.child("spec");
+    warn_labels(spec, &spec_at, &mut warnings);
+    warn_annotations(metadata, at, &mut warnings);
+    warn_volumes(spec, &spec_at, &mut warnings);
+    warn_duplicates(spec, &spec_at, &mut warnings);
+    let overhead = spec_at.child("overhead");
+    for name in ["memory", "ephemeral-storage"] {
+        warn_fraction(spec.field("overhead"), name, &overhead, &mut warnings);
+    }
+    warn_containers(spec, &spec_at, &mut warnings);
+    warn_ports(spec, &spec_at, &mut warnings);
+    if spec.optional_int("terminationGracePeriodSeconds").is_some_and(|it| it < 0) {
+        warnings.push(format!(
+            "{}: must be >= 0; negative values are invalid and will be treated as 1",
+            spec_at.child("terminationGracePeriodSeconds")
+        ));
+    }
+    warn_affinity(spec, &spec_at, &mut warnings);
+    let dns = spec_at.child("dnsConfig");
+    let list = dns.child("nameservers");
+    for (index, server) in spec.field("dnsConfig").texts("nameservers").enumerate() {
+        warnings.extend(addresses::warn(server, &list.index(index)));
+    }
+    let list = spec_at.child("hostAliases");
+    for (index, alias) in spec.list("hostAliases").iter().enumerate() {
+        warnings.extend(addresses::warn(alias.text("ip"), &list.index(index).child("ip")));
+    }
+    warnings
+}
+
+/// Why the label of a node should no longer be used.
+pub(crate) fn deprecated_label(key: &str) -> Option<String> {
+    let replacement = match key {
+        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os" => return Some("deprecated since v1.14; use \"kubernetes.io/os\" instead".to_owned()),
+        "beta.kubernetes.io/arch" => return Some("deprecated since v1.14; use \"kubernetes.io/arch\" instead".to_owned()),
+        _ => return None,
+    };
+    Some(format!("deprecated since v1.17; use \"{replacement}\" instead"))
+}
+
+/// Warnings about a term of a node selector.
+pub(crate) fn node_selector_term(term: &Value, checks_values: bool, at: &Path<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let list = at.child("matchExpressions");
+    for (index, requirement) in term.list("matchExpressions").iter().enumerate() {
+        let here = list.index(index);
+        let key = requirement.text("key");
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {key} is {message}", here.child("key")));
+        }
+        if checks_values {
+            let values = here.child("values");
+            for (index, value) in requirement.texts("values").enumerate() {
+                for complaint in names::label_value(value) {
+                    warnings.push(format!(
+                        "{}: {value} is invalid, {complaint}",
+                        values.index(index)
+                    ));
+                }
+            }
+        }
+    }
+    warnings
+}
+
+fn warn_labels(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let selector = at.child("nodeSelector");
+    for key in spec.map("nodeSelector").keys() {
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {message}", selector.key(key)));
+        }
+    }
+    let affinity = spec.field("affinity").field("nodeAffinity");
+    let here = at.child("affinity");
+    let here = here.child("nodeAffinity");
+    let required = here.child("requiredDuringSchedulingIgnoredDuringExecution");
+    let list = required.child("nodeSelectorTerms");
+    let terms = affinity.field("requiredDuringSchedulingIgnoredDuringExecution").list("nodeSelectorTerms");
+    for (index, term) in terms.iter().enumerate() {
+        warnings.extend(node_selector_term(term, false, &list.index(index)));
+    }
+    let list = here.child("preferredDuringSchedulingIgnoredDuringExecution");
+    for (index, term) in affinity.list("preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+        let here = list.index(index);
+        warnings.extend(node_selector_term(term.field("preference"), true, &here.child("preference")));
+    }
+    let list = at.child("topologySpreadConstraints");
+    for (index, constraint) in spec.list("topologySpreadConstraints").iter().enumerate() {
+        let here = list.index(index);
+        let key = constraint.text("topologyKey");
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {key} is {message}", here.child("topologyKey")));
+        }
+        if !constraint.has("labelSelector") {
+            warnings.push(format!("{}: a null labelSelector results in matching no pod", here.child("labelSelector")));
+        }
+    }
+}
+
+fn warn_annotations(metadata: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let metadata_at = at.child("metadata");
+    let here = metadata_at.child("annotations");
+    for (key, message) in [
+        (
+            "scheduler.alpha.kubernetes.io/critical-pod",
+            "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+        ),
+        ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+        ("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+    ] {
+        if metadata.map("annotations").contains_key(key) {
+            warnings.push(format!("{}: {message}", here.key(key)));
+        }
+    }
+}
+
+fn warn_volumes(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    const DEPRECATED: &[(&str, &str, &str)] = &[
+        ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+        ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+        ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+        ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+        ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ];
+    let list = at.child("volumes");
+    for (index, volume) in spec.list("volumes").iter().enumerate() {
+        for (_, shown, message) in DEPRECATED.iter().filter(|(kind, ..)| volume.has(kind)) {
+            warnings.push(format!("{}: {message}", list.index(index).child(shown)));
+        }
+    }
+    for volume in spec.list("volumes") {
+        for source in volume.field("projected").list("sources") {
+            if source.as_object().is_some_and(|fields| fields.values().all(Value::is_null)) {
+                warnings.push(format!("volume {} (Projected) has no sources provided", quote(volume.text("name"))));
+            }
+        }
+    }
+}
+
+fn warn_duplicates(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    for (list, name, word) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
+        let here = at.child(list);
+        let mut seen: Vec<&str> = Vec::new();
+        for (index, item) in spec.list(list).iter().enumerate() {
+            let value = item.text(name);
+            if seen.contains(&value) {
+                warnings.push(format!("{}: duplicate {word} {}", here.index(index).child(name), quote(value)));
+            } else {
+                seen.push(value);
+            }
+        }
+    }
+    let here = at.child("imagePullSecrets");
+    for (index, item) in spec.list("imagePullSecrets").iter().enumerate() {
+        if item.text("name").is_empty() {
+            warnings.push(format!("{}: invalid empty name \"\"", here.index(index).child("name")));
+        }
+    }
+}
+
+fn warn_fraction(amounts: &Value, name: &str, at: &Path<'_>, warnings: &mut Vec<String>) {
+    if let Some(amount) = amounts.quantity(name).filter(|it| it.milli_value() % 1000 != 0) {
+        let text = quote(&amount.to_string());
+        warnings.push(format!("{}: fractional byte value {text} is invalid, must be an integer", at.key(name)));
+    }
+}
+
+fn warn_containers(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    for (list, index, container) in super::containers(spec) {
+        let list = at.child(list);
+        let here = list.index(index);
+        let resources = here.child("resources");
+        for name in ["memory", "ephemeral-storage"] {
+            for kind in ["limits", "requests"] {
+                warn_fraction(container.field("resources").field(kind), name, &resources.child(kind), warnings);
+            }
+        }
+        let variables = here.child("env");
+        let mut seen: Vec<&str> = Vec::new();
+        for (index, variable) in container.list("env").iter().enumerate() {
+            let name = variable.text("name");
+            if !seen.contains(&name) {
+                seen.push(name);
+                continue;
+            }
+            let reference = format!("$({name})");
+            let value = variable.text("value");
+            if variable.has("valueFrom") || value == reference || !value.contains(&reference) {
+                warnings.push(format!(
+                    "{}: hides previous definition of {}, which may be dropped when using apply",
+                    variables.index(index),
+                    quote(name)
+                ));
+            }
+        }
+    }
+}
+
+fn warn_ports(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let mut ports: Vec<(String, &Value)> = Vec::new();
+    for (list, index, container) in super::containers(spec) {
+        let list = at.child(list);
+        let here = list.index(index);
+        let here = here.child("ports");
+        for (index, port) in container.list("ports").iter().enumerate() {
+            let path = here.index(index).to_string();
+            let (address, host) = (port.text("hostIP"), port.int("hostPort"));
+            if !address.is_empty() && host == 0 {
+                warnings.push(format!(
+                    "{path}: hostIP set without hostPort: {{Name:{} HostPort:{host} ContainerPort:{} Protocol:{} HostIP:{address}}}",
+                    port.text("name"),
+                    port.int("containerPort"),
+                    port.text("protocol"),
+                ));
+            }
+            for (other_path, other) in &ports {
+                let is_same = other.int("containerPort") == port.int("containerPort")
+                    && other.text("protocol") == port.text("protocol");
+                if !is_same {
+                    continue;
+                }
+                let (other_address, other_host) = (other.text("hostIP"), other.int("hostPort"));
+                let word = if address == other_address && host == other_host {
+                    "duplicate port definition"
+                } else if host == 0 || other_host == 0 {
+                    "overlapping port definition"
+                } else if host == other_host && address.is_empty() != other_address.is_empty() {
+                    "dangerously ambiguous port definition"
+                } else {
+                    continue;
+                };
+                warnings.push(format!("{path}: {word} with {other_path}"));
+            }
+            ports.push((path, port));
+        }
+    }
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for (path, port) in &ports {
+        let name = port.text("name");
+        if name.is_empty() {
+            continue;
+        }
+        match names.iter().find(|(it, _)| *it == name) {
+            Some((_, other)) => warnings.push(format!(
+                "{path}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
+                quote(name)
+            )),
+            None => names.push((name, path)),
+        }
+    }
+}
+
+fn warn_affinity(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    const MESSAGE: &str = "a null labelSelector results in matching no pod";
+    let here = at.child("affinity");
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let affinity = spec.field("affinity").field(kind);
+        let here = here.child(kind);
+        let list = here.child("requiredDuringSchedulingIgnoredDuringExecution");
+        for (index, term) in affinity.list("requiredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+            if !term.has("labelSelector") {
+                warnings.push(format!("{}: {MESSAGE}", list.index(index).child("labelSelector")));
+            }
+        }
+        let list = here.child("preferredDuringSchedulingIgnoredDuringExecution");
+        for (index, term) in affinity.list("preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+            if !term.field("podAffinityTerm").has("labelSelector") {
+                let here = list.index(index);
+                let here = here.child("podAffinityTerm");
+                warnings.push(format!("{}: {MESSAGE}", here.child("labelSelector")));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What each resource means: defaults, gated fields, create and update validation.
+//!
+//! The crate is pure: time, uids, features and the compiler of expressions are arguments. In reading order:
+//!
+//! - [`defaults`]: what is filled in, by type.
+//! - [`strategy`]: the row of a resource, and what its functions may know; [`resources`] is the table.
+//! - [`admit`]: the steps in order, for servers, tools and tests.
+//! - [`expressions`]: how validation asks for the compilation of expressions.
+//!
+//! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
+
+pub mod admit;
+mod apps;
+mod batch;
+mod coordination;
+mod core;
+pub mod defaults;
+mod document;
+pub mod expressions;
+mod meta;
+mod render;
+pub mod resources;
+mod scheduling;
+mod selectors;
+mod storage;
+pub mod strategy;
+mod workload;

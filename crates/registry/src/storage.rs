@@ -1,0 +1,122 @@
+//! Kinds of `storage.k8s.io`: StorageClasses.
+
+use api::field::{BadValue, Errors, Path};
+use api::json::Value;
+use api::names;
+
+use crate::core::pod::warnings::deprecated_label;
+use crate::document::{Read, same};
+use crate::meta::{self, IMMUTABLE, invalid, validate_label_name};
+use crate::strategy::{Context, PLAIN, Strategy};
+
+pub(crate) const STORAGE_CLASS: Strategy = Strategy {
+    validate_create: validate,
+    validate_update: |class, old, context, errors| {
+        validate(class, context, errors);
+        meta::validate_update(class, old, errors);
+        for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            if !same(class.field(name), old.field(name)) {
+                // Kubernetes shows no value here.
+                errors.invalid(Path::new(name), BadValue::Value(Value::Null), IMMUTABLE);
+            }
+        }
+    },
+    warn: |class, _, _| {
+        let mut warnings = Vec::new();
+        let list = Path::new("allowedTopologies");
+        for (index, term) in class.list("allowedTopologies").iter().enumerate() {
+            let here = list.index(index);
+            let list = here.child("matchLabelExpressions");
+            for (index, requirement) in term.list("matchLabelExpressions").iter().enumerate() {
+                if let Some(message) = deprecated_label(requirement.text("key")) {
+                    warnings.push(format!("{}: {message}", list.index(index).child("key")));
+                }
+            }
+        }
+        warnings
+    },
+    ..PLAIN
+};
+
+fn validate(class: &Value, _: &Context<'_>, errors: &mut Errors) {
+    meta::validate(class, false, names::dns1123_subdomain, errors);
+    let provisioner = class.text("provisioner");
+    if provisioner.is_empty() {
+        errors.required(Path::new("provisioner"), "");
+    } else {
+        let lower = provisioner.to_lowercase();
+        invalid(names::qualified_name(&lower), &lower, Path::new("provisioner"), errors);
+    }
+    validate_parameters(class, errors);
+    let policy = class.text("reclaimPolicy");
+    if !policy.is_empty() && !matches!(policy, "Delete" | "Retain") {
+        errors.not_supported(Path::new("reclaimPolicy"), policy, &["Delete", "Retain"]);
+    }
+    match class.optional_text("volumeBindingMode") {
+        None => errors.required(Path::new("volumeBindingMode"), ""),
+        Some("Immediate" | "WaitForFirstConsumer") => {}
+        Some(other) => {
+            let modes = &["Immediate", "WaitForFirstConsumer"];
+            errors.not_supported(Path::new("volumeBindingMode"), other, modes);
+        }
+    }
+    validate_topologies(class.list("allowedTopologies"), errors);
+}
+
+fn validate_parameters(class: &Value, errors: &mut Errors) {
+    let (parameters, at) = (class.map("parameters"), Path::new("parameters"));
+    if parameters.len() > 512 {
+        errors.too_long(at, 512);
+        return;
+    }
+    let mut size = 0_usize;
+    for (key, value) in parameters.iter() {
+        if key.is_empty() {
+            errors.invalid(at, key, "field can not be empty.");
+        }
+        size = size.saturating_add(key.len()).saturating_add(value.as_str().unwrap_or_default().len());
+    }
+    if size > 256 * 1024 {
+        errors.too_long(at, 256 * 1024);
+    }
+}
+
+fn validate_topologies(terms: &[Value], errors: &mut Errors) {
+    let at = Path::new("allowedTopologies");
+    // Requirements as sets; Kubernetes compares with as many empty ones as there are terms, too.
+    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = vec![Vec::new(); terms.len()];
+    for (index, term) in terms.iter().enumerate() {
+        let here = at.index(index);
+        let list = here.child("matchLabelExpressions");
+        let mut sets: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (index, requirement) in term.list("matchLabelExpressions").iter().enumerate() {
+            let here = list.index(index);
+            let values = here.child("values");
+            if requirement.list("values").is_empty() {
+                errors.required(values, "");
+            }
+            let mut set: Vec<&str> = Vec::new();
+            for (index, value) in requirement.texts("values").enumerate() {
+                if set.contains(&value) {
+                    errors.duplicate(values.index(index), value);
+                } else {
+                    set.push(value);
+                }
+            }
+            set.sort_unstable();
+            let key = requirement.text("key");
+            validate_label_name(key, here.child("key"), errors);
+            if let Some(previous) = sets.iter_mut().find(|(it, _)| *it == key) {
+                errors.duplicate(here.child("key"), key);
+                previous.1 = set;
+            } else {
+                sets.push((key, set));
+            }
+        }
+        sets.sort_unstable();
+        for _ in seen.iter().filter(|it| **it == sets) {
+            errors.duplicate(list, "");
+        }
+        seen.push(sets);
+    }
+}

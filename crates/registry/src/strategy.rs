@@ -1,0 +1,111 @@
+//! What a resource is made of: one row per kind, with the functions that give it meaning.
+//!
+//! A strategy follows Kubernetes' `rest.RESTCreateStrategy` and its siblings: prepare (reset what users may not set,
+//! drop what is gated), validate, warn. The order in which they are asked is in [`admit`](crate::admit).
+
+use api::features::Features;
+use api::field::Errors;
+use api::json::Value;
+use api::types::{self, Type};
+
+use crate::expressions::Expressions;
+
+/// What validation and preparation may know besides the object.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Which features are on.
+    pub features: Features,
+    /// What compiles expressions.
+    pub expressions: &'a dyn Expressions,
+    /// The namespace of the request, empty for resources without one.
+    pub namespace: &'a str,
+    /// The time, as objects show it.
+    pub now: &'a str,
+    /// The uid of an object that is created.
+    pub uid: &'a str,
+    /// What the name of an object ends in that is created with `generateName`.
+    pub name_suffix: &'a str,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("features", &self.features).field("namespace", &self.namespace).finish()
+    }
+}
+
+type Prepare = fn(&mut Value, &Context<'_>);
+type PrepareUpdate = fn(&mut Value, &Value, &Context<'_>);
+type Validate = fn(&Value, &Context<'_>, &mut Errors);
+type ValidateUpdate = fn(&Value, &Value, &Context<'_>, &mut Errors);
+type Warn = fn(&Value, Option<&Value>, &Context<'_>) -> Vec<String>;
+
+/// The meaning of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Strategy {
+    /// Resets and drops fields of a new object.
+    pub(crate) prepare_create: Prepare,
+    /// What is wrong with a new object.
+    pub(crate) validate_create: Validate,
+    /// Resets and drops fields of a changed object.
+    pub(crate) prepare_update: PrepareUpdate,
+    /// What is wrong with a change.
+    pub(crate) validate_update: ValidateUpdate,
+    /// What a user should know about an object that is accepted.
+    pub(crate) warn: Warn,
+    /// The last touch after validation.
+    pub(crate) canonicalize: fn(&mut Value),
+    /// Parts that are changed on their own.
+    pub(crate) subresources: &'static [(&'static str, Part)],
+}
+
+/// The meaning of a subresource that is written as the whole object.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Keeps everything but the part.
+    pub(crate) prepare: PrepareUpdate,
+    /// What is wrong with the change.
+    pub(crate) validate: ValidateUpdate,
+}
+
+/// What a strategy does not say.
+pub(crate) const PLAIN: Strategy = Strategy {
+    prepare_create: |_, _| {},
+    validate_create: |_, _, _| {},
+    prepare_update: |_, _, _| {},
+    validate_update: |_, _, _, _| {},
+    warn: |_, _, _| Vec::new(),
+    canonicalize: |_| {},
+    subresources: &[],
+};
+
+/// A row of the table of resources.
+#[derive(Debug)]
+pub struct Resource {
+    /// The API group, empty for the core group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// Whether objects live in a namespace.
+    pub is_namespaced: bool,
+    pub(crate) strategy: Strategy,
+}
+
+impl Resource {
+    /// The type of the objects.
+    #[must_use]
+    pub fn object_type(&self) -> Option<&'static Type> {
+        types::by_kind(self.group, self.version, self.kind)
+    }
+
+    /// The kind as messages name it: with `.GROUP` if it has one.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        // Events of both groups are one kind inside.
+        if self.group == "events.k8s.io" {
+            return self.kind.to_owned();
+        }
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+}

@@ -1,0 +1,161 @@
+//! Texts of expressions: any text at all, or words of the language in any order, which get further.
+
+use crate::bytes::{Choices, text};
+
+const WORDS: &[&str] = &[
+    "x",
+    "y",
+    "u",
+    "d",
+    "s",
+    "t",
+    "b",
+    "by",
+    "l",
+    "ls",
+    "m",
+    "ms",
+    "dur",
+    "ts",
+    "a",
+    "i",
+    "j",
+    "self",
+    "oldSelf",
+    "1",
+    "0",
+    "-1",
+    "2u",
+    "1.5",
+    "9223372036854775807",
+    "'a'",
+    "'é1.2.3'",
+    "b'\\xff'",
+    "\"%s %d\"",
+    "r'\\d+'",
+    "true",
+    "false",
+    "null",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "&&",
+    "||",
+    "!",
+    "?",
+    ":",
+    "in",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ".",
+    ".?",
+    "[?",
+    ".all(i, ",
+    ".exists(i, ",
+    ".exists_one(i, ",
+    ".map(i, ",
+    ".filter(i, ",
+    ".all(i, j, ",
+    ".transformList(i, j, ",
+    ".transformMap(i, j, ",
+    ".optMap(i, ",
+    ".optFlatMap(i, ",
+    ".sortBy(i, ",
+    "has(",
+    "dyn(",
+    "type(",
+    "size(",
+    "string(",
+    "int(",
+    "double(",
+    "bytes(",
+    "timestamp(",
+    "duration(",
+    "quantity(",
+    "semver(",
+    "ip(",
+    "cidr(",
+    "url(",
+    "optional.of(",
+    "optional.none()",
+    ".orValue(",
+    ".value()",
+    ".hasValue()",
+    ".format([",
+    ".split(",
+    ".join(",
+    ".replace(",
+    ".substring(",
+    ".indexOf(",
+    ".matches(",
+    ".find(",
+    ".findAll(",
+    ".contains(",
+    ".startsWith(",
+    ".upperAscii()",
+    ".trim()",
+    ".charAt(",
+    ".reverse()",
+    ".size()",
+    ".flatten()",
+    ".distinct()",
+    ".sort()",
+    ".slice(",
+    ".sum()",
+    ".min()",
+    ".max()",
+    ".isSorted()",
+    "lists.range(",
+    "sets.contains(",
+    "sets.equivalent(",
+    "sets.intersects(",
+    ".getFullYear()",
+    ".getHours('+01:30')",
+    ".isGreaterThan(",
+    ".compareTo(",
+    ".add(",
+    ".spec",
+    ".list",
+    ".map",
+    ".text",
+    " ",
+];
+
+/// The text that the bytes stand for. A first byte that no text starts with means words.
+pub(crate) fn expression(data: &[u8]) -> String {
+    match data.split_first() {
+        Some((0x80.., rest)) => {
+            let mut choices = Choices::new(rest);
+            let mut words = String::new();
+            while !choices.is_over() {
+                words.push_str(choices.pick(WORDS));
+            }
+            words
+        }
+        _ => text(data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_text_or_words() {
+        assert_eq!(expression(b"1 + x"), "1 + x");
+        assert_eq!(expression(&[0xff, 0, 33, 1]), "x+y");
+    }
+}
