@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{Type, decode};
+use api::types::{Kind, Type, decode};
 
 use crate::defaults;
 use crate::document::{Edit, Read};
@@ -200,8 +200,34 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
     let Some(of) = resource.object_type() else { return object };
     let mut object = normalize(of, &object);
+    // Custom resources and their definitions are stored as JSON, all else in a form without empty lists.
+    if resource.group != "apiextensions.k8s.io" {
+        drop_empty_lists(of, &mut object);
+    }
     defaults::apply(of, &mut object, now);
     normalize(of, &object)
+}
+
+/// Required lists that are empty come back as null.
+fn drop_empty_lists(of: &'static Type, object: &mut Value) {
+    for field in of.fields {
+        let Some(value) = object.get_mut(field.name) else { continue };
+        match (&field.kind, &mut *value) {
+            (Kind::List(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
+            (Kind::Struct(of), _) => drop_empty_lists(of, value),
+            (Kind::List(inner), Value::Array(items)) => {
+                if let Some(of) = inner.struct_type() {
+                    items.iter_mut().for_each(|item| drop_empty_lists(of, item));
+                }
+            }
+            (Kind::Map(inner), Value::Object(fields)) => {
+                if let Some(of) = inner.struct_type() {
+                    fields.values_mut().for_each(|item| drop_empty_lists(of, item));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {

@@ -5,6 +5,11 @@
 
 use api::field::{Errors, Path};
 use api::json::Value;
+use api::structural_schema::Schema;
+use cel::env::EnvError;
+use cel_kubernetes::compile::{CompileError, Environment};
+use cel_kubernetes::environments::{Dialect, device, devices, node_affinity, printer_column, toleration};
+use cel_kubernetes::schema::TypedSchema;
 
 /// The places that take an expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +50,62 @@ pub trait Expressions: Sync {
     /// # Errors
     /// Why it cannot.
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal>;
+}
+
+/// The environments of all places, without a cache.
+#[derive(Debug)]
+pub struct Environments {
+    toleration: Environment,
+    node_affinity: Environment,
+    device: Environment,
+    devices: Environment,
+}
+
+impl Environments {
+    /// Builds the environments.
+    ///
+    /// # Errors
+    /// The libraries do not fit each other.
+    pub fn new() -> Result<Self, EnvError> {
+        Ok(Self {
+            toleration: toleration::environment(Dialect::CELPLANE)?,
+            node_affinity: node_affinity::environment(Dialect::CELPLANE)?,
+            device: device::environment(Dialect::KUBERNETES)?,
+            devices: devices::environment(Dialect::CELPLANE)?,
+        })
+    }
+}
+
+impl Expressions for Environments {
+    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
+        let result = match place {
+            Place::Toleration => self.toleration.compile(expression),
+            Place::NodeAffinity => self.node_affinity.compile(expression),
+            Place::DeviceSelector => self.device.compile(expression),
+            Place::DeviceConstraint => self.devices.compile(expression),
+            Place::PrinterColumn(schema) => column_environment(schema)?.compile(expression),
+        };
+        result.map(|_| ()).map_err(Refusal::from)
+    }
+}
+
+fn column_environment(schema: &Value) -> Result<Environment, Refusal> {
+    let internal = |error: String| Refusal::Internal(error);
+    let schema = Schema::from_value(schema).map_err(|error| internal(error.to_string()))?;
+    let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME)
+        .ok_or_else(|| internal("the schema gives the object no type".to_owned()))?;
+    printer_column::environment(Dialect::CELPLANE, &typed).map_err(|error| internal(error.to_string()))
+}
+
+impl From<CompileError> for Refusal {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::TooLong { max } => Refusal::TooLong { max },
+            CompileError::TooExpensive { .. } => Refusal::TooCostly(error.to_string()),
+            CompileError::Plan(_) => Refusal::Internal(error.to_string()),
+            _ => Refusal::Invalid(error.to_string()),
+        }
+    }
 }
 
 /// Adds what is wrong with an expression.

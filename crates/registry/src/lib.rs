@@ -19,6 +19,7 @@ mod document;
 pub mod expressions;
 mod meta;
 mod render;
+mod resource;
 pub mod resources;
 mod scheduling;
 mod selectors;

@@ -1,7 +1,7 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apps, batch, coordination, core, scheduling, storage};
+use crate::{apps, batch, coordination, core, resource, scheduling, storage};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -29,6 +29,10 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("batch", "v1", "Job", batch::JOB),
     namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
     namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
+    cluster("resource.k8s.io", "v1", "DeviceClass", resource::DEVICE_CLASS),
+    namespaced("resource.k8s.io", "v1", "ResourceClaim", resource::CLAIM),
+    namespaced("resource.k8s.io", "v1", "ResourceClaimTemplate", resource::CLAIM_TEMPLATE),
+    cluster("resource.k8s.io", "v1", "ResourceSlice", resource::RESOURCE_SLICE),
     cluster("scheduling.k8s.io", "v1", "PriorityClass", scheduling::PRIORITY_CLASS),
     cluster("storage.k8s.io", "v1", "StorageClass", storage::STORAGE_CLASS),
 ];

@@ -25,6 +25,8 @@ pub struct Context<'a> {
     pub uid: &'a str,
     /// What the name of an object ends in that is created with `generateName`.
     pub name_suffix: &'a str,
+    /// Whether the namespace has the label that lets claims ask for administrators' access to devices.
+    pub namespace_allows_admin_access: bool,
 }
 
 impl std::fmt::Debug for Context<'_> {

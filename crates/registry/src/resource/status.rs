@@ -1,0 +1,134 @@
+//! The status of a ResourceClaim: what was allocated, for whom, and what drivers say.
+
+use api::field::{BadValue, Errors, Path};
+use api::json::Value;
+use api::names;
+
+use super::claim::Requests;
+use super::{Findings, config, validate_binding_conditions, validate_driver, validate_pool_name, validate_toleration};
+use crate::core::node_selector::{self, Cel};
+use crate::document::{Read, same};
+use crate::meta::{self, IMMUTABLE, invalid};
+use crate::strategy::Context;
+
+pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut Errors) {
+    meta::validate_update(claim, old, errors);
+    let mut findings = Findings::default();
+    let (status, old_status, at) = (claim.field("status"), old.field("status"), Path::new("status"));
+    let requests = Requests::new(claim.field("spec"));
+    validate_consumers(status, &at.child("reservedFor"), &mut findings);
+    validate_devices(status, &at.child("devices"), &mut findings);
+    if !status.list("reservedFor").is_empty() {
+        let here = at.child("reservedFor");
+        let is_deleted = claim.field("metadata").has("deletionTimestamp");
+        let is_new = |it: &Value| !old_status.list("reservedFor").iter().any(|old| same(old, it));
+        if !status.has("allocation") {
+            findings.written.forbidden(here, "may not be specified when `allocated` is not set");
+        } else if is_deleted && status.list("reservedFor").iter().any(is_new) {
+            let detail =
+                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            findings.written.forbidden(here, detail);
+        }
+    }
+    match (status.optional("allocation"), old_status.optional("allocation")) {
+        (Some(new), Some(old)) => {
+            if !same(new, old) {
+                findings.declared.invalid(at.child("allocation"), BadValue::Value(new.clone()), IMMUTABLE);
+            }
+        }
+        (Some(allocation), None) => validate_allocation(allocation, &requests, &at.child("allocation"), &mut findings),
+        (None, _) => {}
+    }
+    findings.finish(errors);
+}
+
+fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
+    let consumers = status.list("reservedFor");
+    if !findings.fits(consumers, 256, *at) {
+        return;
+    }
+    findings.unique(consumers, at, |it| it.text("uid"));
+    for (index, consumer) in consumers.iter().enumerate() {
+        for name in ["resource", "name", "uid"] {
+            if consumer.text(name).is_empty() {
+                findings.written.required(at.index(index).child(name), "");
+            }
+        }
+    }
+}
+
+fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
+    const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
+    let is_same = |left: &Value, right: &Value| NAMES.iter().all(|name| left.text(name) == right.text(name));
+    let results = status.field("allocation").field("devices").list("results");
+    let devices = status.list("devices");
+    for (index, device) in devices.iter().enumerate() {
+        let here = at.index(index);
+        let name = device.text("device");
+        let written = &mut findings.written;
+        crate::core::volume_sources::validate_driver_name(device.text("driver"), here.child("driver"), written);
+        validate_pool_name(device.text("pool"), here.child("pool"), written);
+        invalid(names::dns1123_label(name), name, here.child("device"), written);
+        if !results.iter().any(|it| is_same(it, device)) {
+            let shown = format!("{}/{}/{name}", device.text("driver"), device.text("pool"));
+            written.invalid(here, shown, "must be an allocated device in the claim");
+        }
+        if device.has("data") {
+            config::validate_raw(device.field("data"), false, here.child("data"), written);
+        }
+        if devices.iter().take(index).any(|it| is_same(it, device)) {
+            findings.declared.duplicate(here, device.clone());
+        }
+    }
+}
+
+fn validate_allocation(allocation: &Value, requests: &Requests<'_>, at: &Path<'_>, findings: &mut Findings) {
+    let (devices, here) = (allocation.field("devices"), at.child("devices"));
+    let list = here.child("results");
+    if findings.fits(devices.list("results"), 32, list) {
+        for (index, result) in devices.list("results").iter().enumerate() {
+            validate_result(result, requests, &list.index(index), findings);
+        }
+    }
+    let list = here.child("config");
+    if findings.fits(devices.list("config"), 64, list) {
+        for (index, item) in devices.list("config").iter().enumerate() {
+            let here = list.index(index);
+            match item.text("source") {
+                "FromClass" | "FromClaim" => {}
+                "" => findings.declared.required(here.child("source"), ""),
+                other => findings.declared.not_supported(here.child("source"), other, &["FromClaim", "FromClass"]),
+            }
+            requests.validate_list(item.list("requests"), here.child("requests"), findings);
+            config::validate(item, false, &here, findings);
+        }
+    }
+    if let Some(selector) = allocation.optional("nodeSelector") {
+        let rules = node_selector::Rules { allow_bad_values: false, allow_semver: false, cel: Cel::Never };
+        node_selector::validate(selector, rules, &at.child("nodeSelector"), &mut findings.written);
+    }
+}
+
+fn validate_result(result: &Value, requests: &Requests<'_>, at: &Path<'_>, findings: &mut Findings) {
+    requests.validate(result.text("request"), at.child("request"), &mut findings.written);
+    validate_driver(result.text("driver"), at.child("driver"), &mut findings.declared);
+    validate_pool_name(result.text("pool"), at.child("pool"), &mut findings.declared);
+    let device = result.text("device");
+    invalid(names::dns1123_label(device), device, at.child("device"), &mut findings.written);
+    validate_binding_conditions(result, at, findings);
+    let list = at.child("tolerations");
+    for (index, toleration) in result.list("tolerations").iter().enumerate() {
+        validate_toleration(toleration, &list.index(index), findings);
+    }
+    if let Some(id) = result.optional_text("shareID") {
+        let is_uuid = id.len() == 36
+            && id.bytes().enumerate().all(|(index, byte)| match index {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            });
+        if !is_uuid {
+            let detail = "must be a lowercase UUID in 8-4-4-4-12 format";
+            findings.declared.invalid(at.child("shareID"), id, detail);
+        }
+    }
+}
