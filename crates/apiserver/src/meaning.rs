@@ -3,7 +3,7 @@
 //! Kinds that `registry` knows are prepared and validated there; the others get the same treatment of their metadata and
 //! status, from tables. The steps follow Kubernetes' `registry/rest` (`BeforeCreate`, `BeforeUpdate`).
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use api::features::Features;
 use api::field::{Errors, Path};
@@ -13,15 +13,16 @@ use registry::admit;
 use registry::expressions::{Environments, Expressions, Place, Refusal};
 use registry::strategy::Context;
 
+use crate::cache::Cache;
 use crate::chance;
 use crate::conversion;
 use crate::metadata;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 
 /// Prepares and validates objects.
-#[derive(Debug, Default)]
 pub struct Meaning {
     features: Features,
+    cache: Arc<Cache>,
     expressions: LazyEnvironments,
 }
 
@@ -39,14 +40,30 @@ impl Expressions for LazyEnvironments {
 }
 
 impl Meaning {
-    /// With these features on.
+    /// With these features on; the cache tells about namespaces.
     #[must_use]
-    pub fn new(features: Features) -> Self {
-        Self { features, expressions: LazyEnvironments::default() }
+    pub fn new(features: Features, cache: Arc<Cache>) -> Self {
+        Self { features, cache, expressions: LazyEnvironments::default() }
     }
 
-    fn context<'a>(&'a self, namespace: &'a str, now: &'a str) -> Context<'a> {
-        Context { features: self.features, expressions: &self.expressions, namespace, now, uid: "", name_suffix: "" }
+    fn context<'a>(&'a self, resource: &Resource, namespace: &'a str, now: &'a str) -> Context<'a> {
+        Context {
+            features: self.features,
+            expressions: &self.expressions,
+            namespace,
+            now,
+            uid: "",
+            name_suffix: "",
+            namespace_allows_admin_access: resource.group == "resource.k8s.io" && self.allows_admin_access(namespace),
+        }
+    }
+
+    /// Whether a namespace is marked for claims with access to devices in use.
+    fn allows_admin_access(&self, namespace: &str) -> bool {
+        let Some(namespaces) = resources::find("", "v1", "namespaces") else { return false };
+        let namespace = self.cache.resource(&namespaces.prefix()).get(&namespaces.key("", namespace));
+        let label = "resource.kubernetes.io/admin-access";
+        namespace.is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
@@ -62,7 +79,7 @@ impl Meaning {
         if let Some(row) = row(resource) {
             let namespace = metadata::text(object, "namespace").to_owned();
             let now = chance::now().to_string();
-            admit::prepare_create(row, object, &self.context(&namespace, &now));
+            admit::prepare_create(row, object, &self.context(resource, &namespace, &now));
         }
     }
 
@@ -71,7 +88,7 @@ impl Meaning {
     pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
-        admit::validate_create(row, object, &self.context(metadata::text(object, "namespace"), &now))
+        admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
     /// Keeps what an update of the whole object or of a part of it may not change.
@@ -80,7 +97,7 @@ impl Meaning {
         let namespace = metadata::text(object, "namespace").to_owned();
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());
-        admit::prepare_update(row, object, old, part, &self.context(&namespace, &now));
+        admit::prepare_update(row, object, old, part, &self.context(resource, &namespace, &now));
     }
 
     /// What is wrong with a change.
@@ -89,7 +106,7 @@ impl Meaning {
         let Some(row) = row(resource) else { return validate_update(object, old) };
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());
-        let context = self.context(metadata::text(object, "namespace"), &now);
+        let context = self.context(resource, metadata::text(object, "namespace"), &now);
         admit::validate_update(row, object, old, part, &context)
     }
 }

@@ -106,7 +106,7 @@ impl Server {
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
             authenticator: Authenticator::new(options.tokens.clone()),
-            meaning: Meaning::new(options.features),
+            meaning: Meaning::new(options.features, cache.clone()),
             metrics: Metrics::new(),
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
