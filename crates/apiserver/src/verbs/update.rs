@@ -133,6 +133,7 @@ pub(super) fn change(
     for field in ["selfLink", "managedFields"] {
         metadata::remove(&mut object, field);
     }
+    metadata::copy(&mut object, old, "resourceVersion");
     create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
