@@ -95,7 +95,7 @@ impl Budget {
             return;
         }
         self.most_expensive.push((cost, at.to_string()));
-        self.most_expensive.sort_by(|left, right| right.0.cmp(&left.0));
+        self.most_expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
         self.most_expensive.truncate(4);
     }
 

@@ -281,10 +281,10 @@ fn validate_root_default(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
 
 /// Defaults must not hold what pruning would drop.
 fn validate_defaults(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    if let Some(default) = schema.optional("default") {
-        if has_unknown_fields(default, schema) {
-            errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
-        }
+    if let Some(default) = schema.optional("default")
+        && has_unknown_fields(default, schema)
+    {
+        errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
     }
     if let Some(items) = schema.optional("items").filter(|it| it.as_object().is_some()) {
         validate_defaults(items, &at.child("items"), errors);

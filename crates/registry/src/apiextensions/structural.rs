@@ -98,10 +98,10 @@ fn invariants(schema: &Value, level: Level, at: &Path<'_>, errors: &mut Errors) 
         errors.invalid(at.child("type"), kind, "must be object at the root");
     }
     for name in ["kind", "apiVersion"] {
-        if let Some(property) = schema.map("properties").get(name).filter(|_| checks_metadata) {
-            if property.text("type") != "string" {
-                errors.invalid(properties.key(name).child("type"), property.text("type"), "must be string");
-            }
+        if let Some(property) = schema.map("properties").get(name).filter(|_| checks_metadata)
+            && property.text("type") != "string"
+        {
+            errors.invalid(properties.key(name).child("type"), property.text("type"), "must be string");
         }
     }
     if let Some(metadata) = schema.map("properties").get("metadata") {
