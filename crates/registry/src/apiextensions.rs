@@ -6,6 +6,7 @@
 mod columns;
 mod field_path;
 mod hoist;
+mod lists;
 mod rules;
 mod schema;
 mod spec;
