@@ -11,6 +11,7 @@ mod rules;
 mod schema;
 mod spec;
 mod structural;
+mod values;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;

@@ -4,7 +4,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::rules::{self, Budget};
-use super::{field_path, lists, structural};
+use super::{field_path, lists, structural, values};
 use crate::document::{Read, same};
 use crate::render;
 use crate::strategy::Context;
@@ -279,12 +279,13 @@ fn validate_root_default(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Defaults must not hold what pruning would drop.
+/// Defaults must not hold what pruning would drop, and fit the schema.
 fn validate_defaults(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    if let Some(default) = schema.optional("default")
-        && has_unknown_fields(default, schema)
-    {
-        errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
+    if let Some(default) = schema.optional("default") {
+        if has_unknown_fields(default, schema) {
+            errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
+        }
+        values::validate(default, schema, &at.child("default"), errors);
     }
     if let Some(items) = schema.optional("items").filter(|it| it.as_object().is_some()) {
         validate_defaults(items, &at.child("items"), errors);
