@@ -85,10 +85,11 @@ fn validate_text(text: &str, schema: &Value, at: &Path<'_>, errors: &mut Errors)
 fn validate_number(value: &Value, schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     let Some(number) = value.as_f64() else { return };
     let bound = |name: &str| schema.optional(name).and_then(|it| Some((it.as_f64()?, to_string(it))));
-    if let Some((factor, shown)) = bound("multipleOf") {
-        if factor > 0.0 && (number / factor).fract() != 0.0 {
-            errors.invalid(*at, value.clone(), format!("{at} in body should be a multiple of {shown}"));
-        }
+    if let Some((factor, shown)) = bound("multipleOf")
+        && factor > 0.0
+        && (number / factor).fract() != 0.0
+    {
+        errors.invalid(*at, value.clone(), format!("{at} in body should be a multiple of {shown}"));
     }
     if let Some((max, shown)) = bound("maximum") {
         if schema.flag("exclusiveMaximum") {

@@ -43,10 +43,10 @@ pub(super) fn copy_annotations(pod: &mut Value) {
             if container.field("securityContext").has("appArmorProfile") {
                 continue;
             }
-            if let Some(profile) = text(&annotations, &key).and_then(profile_of) {
-                if !same(&profile, &of_pod) {
-                    container.make("securityContext").set("appArmorProfile", profile);
-                }
+            if let Some(profile) = text(&annotations, &key).and_then(profile_of)
+                && !same(&profile, &of_pod)
+            {
+                container.make("securityContext").set("appArmorProfile", profile);
             }
         }
     }
