@@ -26,4 +26,7 @@ pub(crate) use subcommands;
 
 subcommands! {
     Cel => cel,
+    Check => check,
+    Scan => scan,
+    Why => why,
 }

@@ -1,9 +1,13 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
 mod commands;
+mod compile_cache;
+mod gated_uses;
 mod input;
 mod language;
 mod literal;
+mod manifests;
+mod style;
 
 use std::process::ExitCode;
 

@@ -31,7 +31,7 @@ impl Value<'_> {
             (Value::Duration(a), Value::Duration(b)) => a == b,
             (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Type(a), Value::Type(b)) => a.name() == b.name(),
-            (Value::List(List::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
+            (Value::List(a), b) if let Some(answer) = a.shape().and_then(|shape| shape.equals(a, b)) => return answer,
             (Value::Map(Map::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
             (Value::List(a), b) => return list_equals(a, b, comparisons),
             (Value::Map(a), Value::Map(b)) => return map_equals(a, b, comparisons),

@@ -49,7 +49,7 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
     };
     let found = match list {
         List::Borrowed(elements) => elements.iter().any(is_equal),
-        List::Shared(elements) => elements.iter().any(is_equal),
+        List::Shared(elements) | List::Meant(elements, _) => elements.iter().any(is_equal),
         List::Host(_) | List::Shaped(..) => list.iter().any(|candidate| is_equal(&candidate)),
     };
     match undecided {
