@@ -35,7 +35,9 @@ pub struct CompiledRule {
 /// # Errors
 /// The schema gives its values no type.
 pub(crate) fn compile(schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
-    let no_type = || "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations".to_owned();
+    let no_type = || {
+        "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations".to_owned()
+    };
     let typed = Schema::from_value(schema).map_err(|error| error.to_string())?;
     let typed = TypedSchema::new(&typed, is_resource, printer_column::TYPE_NAME).ok_or_else(no_type)?;
     let size = typed.declared().min_serialized_size.saturating_add(1);
@@ -55,8 +57,7 @@ pub(crate) fn compile(schema: &Value, is_resource: bool) -> Result<Vec<CompiledR
 }
 
 fn compile_rule(rule: &Value, environment: &Environment, messages: &Environment, max_cardinality: u64) -> CompiledRule {
-    let mut result =
-        CompiledRule { error: None, max_cost: 0, max_cardinality, uses_old_self: false, message: None };
+    let mut result = CompiledRule { error: None, max_cost: 0, max_cardinality, uses_old_self: false, message: None };
     let compiled: Compiled = match environment.compile(rule.text("rule")) {
         Ok(compiled) => compiled,
         Err(error) => {
@@ -173,7 +174,8 @@ pub(super) fn validate(
         }
         if compiled.uses_old_self {
             if let Some(path) = uncorrelatable {
-                let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
+                let detail =
+                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");
                 errors.invalid(rule_at, rule.text("rule"), detail);
             }
         } else if let Some(optional) = rule.optional_flag("optionalOldSelf") {

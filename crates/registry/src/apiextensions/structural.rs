@@ -108,7 +108,8 @@ fn invariants(schema: &Value, level: Level, at: &Path<'_>, errors: &mut Errors) 
         validate_metadata(metadata, checks_metadata, level, &properties.key("metadata"), errors);
     }
     if embedded && !preserves && schema.map("properties").is_empty() {
-        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        let detail =
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(at.child("properties"), detail);
     }
 }
@@ -187,7 +188,9 @@ fn nested(schema: &Value, skip_any_of: bool, at: &Path<'_>, errors: &mut Errors)
         }
     }
     for name in [
-        "nullable", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource",
+        "nullable",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
         "x-kubernetes-int-or-string",
     ] {
         if schema.flag(name) {
