@@ -11,6 +11,8 @@ use cel_kubernetes::compile::{CompileError, Compiled, Environment};
 use cel_kubernetes::environments::{Dialect, device, devices, node_affinity, printer_column, toleration};
 use cel_kubernetes::schema::TypedSchema;
 
+pub use crate::apiextensions::CompiledRule;
+
 /// The places that take an expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place<'a> {
@@ -50,6 +52,12 @@ pub trait Expressions: Sync {
     /// # Errors
     /// Why it cannot.
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal>;
+
+    /// The rules of a schema, compiled; the root of a resource has its metadata.
+    ///
+    /// # Errors
+    /// The schema gives its values no type.
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String>;
 }
 
 /// The environments of all places, without a cache.
@@ -94,6 +102,10 @@ impl Environments {
 impl Expressions for Environments {
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
         self.compile(place, expression).map(|_| ())
+    }
+
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
+        crate::apiextensions::compile_rules(schema, is_resource)
     }
 }
 
