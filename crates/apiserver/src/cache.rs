@@ -15,7 +15,7 @@ use store::{Batch, ListOptions, Revision, Store};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-pub use self::changes::{Change, ChangeKind};
+pub use self::changes::{Change, ChangeKind, event_line};
 use self::changes::Changes;
 use crate::stored::Served;
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod compile_cache;
+mod control_plane;
 mod gated_uses;
 mod input;
 mod language;

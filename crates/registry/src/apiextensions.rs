@@ -93,7 +93,12 @@ fn validate_metadata(definition: &Value, errors: &mut Errors) {
     let mismatch = "must be spec.names.plural+\".\"+spec.group";
     let generate_name = metadata.text("generateName");
     if !generate_name.is_empty() {
-        meta::invalid(names::as_prefix(names::dns1123_subdomain, generate_name), generate_name, at.child("generateName"), errors);
+        meta::invalid(
+            names::as_prefix(names::dns1123_subdomain, generate_name),
+            generate_name,
+            at.child("generateName"),
+            errors,
+        );
         if generate_name != expected {
             errors.invalid(at.child("generateName"), generate_name, mismatch);
         }
@@ -143,7 +148,9 @@ fn validate_status(definition: &Value, spec: &Value, errors: &mut Errors) {
 /// Groups of Kubernetes need the community's approval.
 fn validate_approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
     let group = definition.field("spec").text("group");
-    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|it| group.strip_suffix(it).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|it| group.strip_suffix(it).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
     if !is_protected {
         return;
     }
@@ -178,7 +185,8 @@ fn validate_preservation(spec: &Value, old: Option<&Value>, errors: &mut Errors)
     if old.is_some_and(|old| old.flag("preserveUnknownFields")) || !spec.flag("preserveUnknownFields") {
         return;
     }
-    let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    let detail =
+        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
     errors.invalid(Path::new("spec.preserveUnknownFields"), true, detail);
 }
 

@@ -17,9 +17,10 @@ pub(super) fn hoist(spec: &Value) -> Value {
         ("selectableFields", "selectableFields"),
     ];
     for (from, to) in parts {
-        let is_common = spec.list("versions").iter().all(|it| {
-            it.has(from) == first.has(from) && same(it.field(from), first.field(from))
-        });
+        let is_common = spec
+            .list("versions")
+            .iter()
+            .all(|it| it.has(from) == first.has(from) && same(it.field(from), first.field(from)));
         if !is_common {
             continue;
         }

@@ -32,8 +32,12 @@ impl<'a> Demands<'a> {
         };
         let has_extensions = |schema: &Value| {
             [
-                "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string",
-                "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-validations",
+                "x-kubernetes-embedded-resource",
+                "x-kubernetes-preserve-unknown-fields",
+                "x-kubernetes-int-or-string",
+                "x-kubernetes-list-map-keys",
+                "x-kubernetes-list-type",
+                "x-kubernetes-validations",
             ]
             .iter()
             .any(|name| schema.has(name))
@@ -120,9 +124,37 @@ pub(super) fn warnings(spec: &Value) -> Vec<String> {
 
 fn collect_warnings(schema: &Value, formats: &mut Vec<String>, sets: &mut Vec<String>) {
     const KNOWN: &[&str] = &[
-        "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
-        "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration",
-        "datetime", "date-time", "int32", "int64", "float", "double", "k8s-short-name", "k8s-long-name",
+        "bsonobjectid",
+        "uri",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "cidr",
+        "mac",
+        "uuid",
+        "uuid3",
+        "uuid4",
+        "uuid5",
+        "isbn",
+        "isbn10",
+        "isbn13",
+        "creditcard",
+        "ssn",
+        "hexcolor",
+        "rgbcolor",
+        "byte",
+        "password",
+        "date",
+        "duration",
+        "datetime",
+        "date-time",
+        "int32",
+        "int64",
+        "float",
+        "double",
+        "k8s-short-name",
+        "k8s-long-name",
     ];
     let format = schema.text("format");
     if !format.is_empty() && !KNOWN.contains(&format) {
@@ -161,6 +193,7 @@ pub(super) fn validate(
     if demands.structural && !is_unsupported {
         let mut found = structural::validate(schema, &here);
         if found.is_empty() {
+            validate_root_default(schema, &here, &mut found);
             validate_defaults(schema, &here, &mut found);
         }
         if found.is_empty() {
@@ -192,9 +225,28 @@ pub(super) fn validate(
 /// With a status subresource, the root may only say so much.
 fn validate_root(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: &[&str] = &[
-        "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength",
-        "MinLength", "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties",
-        "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
+        "Description",
+        "Type",
+        "Format",
+        "Title",
+        "Maximum",
+        "ExclusiveMaximum",
+        "Minimum",
+        "ExclusiveMinimum",
+        "MaxLength",
+        "MinLength",
+        "Pattern",
+        "MaxItems",
+        "MinItems",
+        "UniqueItems",
+        "MultipleOf",
+        "Required",
+        "Items",
+        "Properties",
+        "ExternalDocs",
+        "Example",
+        "XPreserveUnknownFields",
+        "XValidations",
     ];
     let Some(of) = api::types::by_name(PACKAGE, "JSONSchemaProps") else { return };
     for field in of.fields.iter().filter(|field| schema.has(field.name)) {
@@ -216,12 +268,23 @@ fn validate_root(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// A default of the whole object is an object.
+fn validate_root_default(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
+    let Some(default) = schema.optional("default") else { return };
+    let here = at.child("default");
+    for name in ["apiVersion", "kind"] {
+        if default.text(name).is_empty() {
+            errors.required(here.child(name), "");
+        }
+    }
+}
+
 /// Defaults must not hold what pruning would drop.
 fn validate_defaults(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    if let Some(default) = schema.optional("default") {
-        if has_unknown_fields(default, schema) {
-            errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
-        }
+    if let Some(default) = schema.optional("default")
+        && has_unknown_fields(default, schema)
+    {
+        errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
     }
     if let Some(items) = schema.optional("items").filter(|it| it.as_object().is_some()) {
         validate_defaults(items, &at.child("items"), errors);
@@ -242,7 +305,8 @@ fn has_unknown_fields(value: &Value, schema: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| has_unknown_fields(item, schema.field("items"))),
         Value::Object(fields) => fields.iter().any(|(name, value)| {
-            let is_meta = schema.flag("x-kubernetes-embedded-resource") && matches!(name, "apiVersion" | "kind" | "metadata");
+            let is_meta =
+                schema.flag("x-kubernetes-embedded-resource") && matches!(name, "apiVersion" | "kind" | "metadata");
             match (schema.map("properties").get(name), schema.optional("additionalProperties")) {
                 (Some(property), _) => has_unknown_fields(value, property),
                 (None, Some(additional)) if additional.as_object().is_some() => has_unknown_fields(value, additional),
@@ -545,7 +609,8 @@ fn validate_map_keys(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
         let Some(property) = items.map("properties").get(key) else { continue };
         let here = properties.key(key);
         if !items.texts("required").any(|it| it == key) && !property.has("default") {
-            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            let detail =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.required(here.child("default"), detail);
         }
         if property.flag("nullable") {

@@ -34,8 +34,8 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         let detail = "must be false in order to use defaults in the schema";
         errors.invalid(at.child("preserveUnknownFields"), true, detail);
     }
-    let allow_columns = context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL)
-        || old.is_some_and(columns::uses_expressions);
+    let allow_columns =
+        context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL) || old.is_some_and(columns::uses_expressions);
     let versions = spec.list("versions");
     let list = at.child("versions");
     for (index, version) in versions.iter().enumerate() {
@@ -52,7 +52,8 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         Value::Null => BadValue::Rendered("[]".to_owned()),
         _ => render::list(PACKAGE, "CustomResourceDefinitionVersion", versions),
     };
-    let is_repeated = |(index, it): (usize, &Value)| versions.iter().take(index).any(|other| other.text("name") == it.text("name"));
+    let is_repeated =
+        |(index, it): (usize, &Value)| versions.iter().take(index).any(|other| other.text("name") == it.text("name"));
     if versions.iter().enumerate().any(is_repeated) {
         errors.invalid(list, shown(), "must contain unique version names");
     }
@@ -71,8 +72,8 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         }
     }
     validate_names(spec.field("names"), &here, errors);
-    let has_status = spec.field("subresources").has("status")
-        || versions.iter().any(|it| it.field("subresources").has("status"));
+    let has_status =
+        spec.field("subresources").has("status") || versions.iter().any(|it| it.field("subresources").has("status"));
     schema::validate(spec.field("validation"), has_status, &demands, version, context, &at.child("validation"), errors);
     validate_subresources(spec.field("subresources"), &at.child("subresources"), errors);
     let schemas: Vec<&Value> = match top {
@@ -157,7 +158,12 @@ fn validate_version(
     let list = at.child("additionalPrinterColumns");
     columns::validate(version.list("additionalPrinterColumns"), &schemas, allow_columns, context, &list, errors);
     if let Some(schema) = version.field("schema").optional("openAPIV3Schema") {
-        field_path::validate_selectable(version.list("selectableFields"), schema, &at.child("selectableFields"), errors);
+        field_path::validate_selectable(
+            version.list("selectableFields"),
+            schema,
+            &at.child("selectableFields"),
+            errors,
+        );
     } else if !version.list("selectableFields").is_empty() {
         let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
         errors.invalid(at.child("selectableFields"), "", detail);
@@ -267,9 +273,8 @@ fn validate_conversion(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors:
         }
     }
     let old_versions = old.map(|it| it.field("conversion").field("webhook").list("conversionReviewVersions"));
-    let demands_known = old_versions.is_none_or(|list| {
-        list.is_empty() || list.iter().any(|it| it.as_str().is_some_and(is_known))
-    });
+    let demands_known =
+        old_versions.is_none_or(|list| list.is_empty() || list.iter().any(|it| it.as_str().is_some_and(is_known)));
     if demands_known && !versions.iter().any(|it| is_known(it)) {
         let shown = webhook.map_or(Value::Null, |it| it.field("conversionReviewVersions").clone());
         errors.invalid(list, shown, "must include at least one of v1, v1beta1");
@@ -294,7 +299,8 @@ fn validate_client(config: &Value, at: &Path<'_>, errors: &mut Errors) {
         }
         (None, Some(service)) => {
             let at = at.child("service");
-            for (name, detail) in [("name", "service name is required"), ("namespace", "service namespace is required")] {
+            for (name, detail) in [("name", "service name is required"), ("namespace", "service namespace is required")]
+            {
                 if service.text(name).is_empty() {
                     errors.required(at.child(name), detail);
                 }

@@ -1,0 +1,58 @@
+//! Merge patch: a document that is laid over another, where null removes.
+
+use api::json::{self, Object, Value};
+
+use crate::status::{Failure, Result};
+
+/// Lays the patch over the document.
+///
+/// # Errors
+/// 400 if the patch is neither an object nor a list.
+pub fn apply(document: &Value, patch: &[u8]) -> Result<Value> {
+    let invalid = || Failure::bad_request("Invalid JSON Patch");
+    match json::parse(patch).map_err(|_| invalid())? {
+        Value::Object(patch) => {
+            let mut result = document.clone();
+            match &mut result {
+                Value::Object(fields) => merge(fields, patch),
+                other => *other = Value::Object(without_nulls(patch)),
+            }
+            Ok(result)
+        }
+        list @ Value::Array(_) => Ok(list),
+        _ => Err(invalid()),
+    }
+}
+
+fn merge(fields: &mut Object, patch: Object) {
+    for (key, value) in patch {
+        match (fields.get_mut(&key), value) {
+            (_, Value::Null) => {
+                fields.remove(&key);
+            }
+            (Some(Value::Object(inner)), Value::Object(patch)) => merge(inner, patch),
+            (_, Value::Object(patch)) => {
+                fields.insert(key, without_nulls(patch));
+            }
+            (_, value) => {
+                fields.insert(key, value);
+            }
+        }
+    }
+}
+
+fn without_nulls(fields: Object) -> Object {
+    let mut kept = Object::new();
+    for (key, value) in fields {
+        match value {
+            Value::Null => {}
+            Value::Object(inner) => {
+                kept.insert(key, without_nulls(inner));
+            }
+            other => {
+                kept.insert(key, other);
+            }
+        }
+    }
+    kept
+}
