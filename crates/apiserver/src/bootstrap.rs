@@ -77,7 +77,6 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
     pending.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,7 +63,8 @@ impl Meaning {
         let Some(namespaces) = resources::find("", "v1", "namespaces") else { return false };
         let namespace = self.cache.resource(&namespaces.prefix()).get(&namespaces.key("", namespace));
         let label = "resource.kubernetes.io/admin-access";
-        namespace.is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
+        namespace
+            .is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
@@ -204,8 +205,8 @@ fn prepare_update(resource: &Resource, object: &mut Value, old: &Value, subresou
                 keep(object, old, "status");
             }
             let annotations = |object: &Value| object.at(&["metadata", "annotations"]).cloned();
-            let changed = !same_spec(object, old)
-                || counts_annotations(resource) && annotations(object) != annotations(old);
+            let changed =
+                !same_spec(object, old) || counts_annotations(resource) && annotations(object) != annotations(old);
             if changed && counts_generations(resource) {
                 let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
                 metadata::set(object, "generation", generation.saturating_add(1));
@@ -303,8 +304,11 @@ fn validate_update(object: &Value, old: &Value) -> Errors {
     }
     if metadata::is_deleting(old) {
         let before = metadata::finalizers(old);
-        let added: Vec<String> =
-            metadata::finalizers(object).into_iter().filter(|it| !before.contains(it)).map(|it| format!("\"{it}\"")).collect();
+        let added: Vec<String> = metadata::finalizers(object)
+            .into_iter()
+            .filter(|it| !before.contains(it))
+            .map(|it| format!("\"{it}\""))
+            .collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",

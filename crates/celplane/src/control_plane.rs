@@ -52,7 +52,8 @@ impl ServerArguments {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         runtime.block_on(self.serve(features))
     }
 
@@ -74,7 +75,8 @@ impl ServerArguments {
         let store = self.open_store()?;
         let tokens = match &self.token_auth_file {
             Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+                let text =
+                    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
                 Authenticator::parse_tokens(&text)
             }
             None => Default::default(),

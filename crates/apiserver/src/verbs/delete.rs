@@ -59,7 +59,9 @@ impl DeleteOptions {
         }
         self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
         value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
-        if let (true, Some(orphan)) = (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool)) {
+        if let (true, Some(orphan)) =
+            (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool))
+        {
             (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
         }
         let precondition = |field: &str| value.str_at(&["preconditions", field]).map(ToOwned::to_owned);

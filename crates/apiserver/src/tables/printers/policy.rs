@@ -27,7 +27,12 @@ pub(super) const PRIORITY_CLASSES: Printer = Printer {
     columns: &[
         NAME,
         number("Value", "The priority."),
-        Column { name: "Global-Default", kind: "boolean", description: "Whether pods have it by default.", priority: 0 },
+        Column {
+            name: "Global-Default",
+            kind: "boolean",
+            description: "Whether pods have it by default.",
+            priority: 0,
+        },
         AGE,
         text("PreemptionPolicy", "Whether it displaces others."),
     ],

@@ -19,7 +19,8 @@ fn modes(modes: &[Value]) -> String {
 
 /// The class, whose old place is an annotation.
 fn class(object: &Value) -> String {
-    let old = object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
+    let old =
+        object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
     old.or_else(|| object.str_at(&["spec", "storageClassName"])).unwrap_or_default().to_owned()
 }
 
