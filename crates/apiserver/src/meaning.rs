@@ -164,12 +164,12 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
         None => metadata::remove(object, "generation"),
     }
     let keeps_status = matches!((resource.group, resource.plural), ("", "nodes" | "services" | "persistentvolumes"));
-    if resource.subresource("status").is_some() && !keeps_status {
-        if let Some(fields) = object.as_object_mut() {
-            if fields.contains_key("status") {
-                fields.insert("status", Value::object());
-            }
-        }
+    if resource.subresource("status").is_some()
+        && !keeps_status
+        && let Some(fields) = object.as_object_mut()
+        && fields.contains_key("status")
+    {
+        fields.insert("status", Value::object());
     }
     match (resource.group, resource.plural) {
         ("", "namespaces") => {

@@ -134,10 +134,10 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Route {
         _ => return Route::Other,
     };
     let mut old_watch = false;
-    if let ["watch", more @ ..] = rest {
-        if !more.is_empty() {
-            (old_watch, rest) = (true, more);
-        }
+    if let ["watch", more @ ..] = rest
+        && !more.is_empty()
+    {
+        (old_watch, rest) = (true, more);
     }
     let (namespace, resource, name, subresource) = match rest {
         ["namespaces"] => ("", "namespaces", "", String::new()),

@@ -123,10 +123,10 @@ impl Failure {
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Box<Self> {
         let message = errors.invalid_message(&qualified(kind, group), name);
         let mut failure = Self::new(422, "Invalid", message).about(name, group, kind);
-        if let Some(details) = &mut failure.details {
-            if !errors.is_empty() {
-                details.insert("causes", errors.causes());
-            }
+        if let Some(details) = &mut failure.details
+            && !errors.is_empty()
+        {
+            details.insert("causes", errors.causes());
         }
         failure
     }

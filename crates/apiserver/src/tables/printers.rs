@@ -147,7 +147,6 @@ fn since(time: Option<&str>, now: Timestamp) -> String {
 }
 
 /// Seconds as `5d3h`: at most two units, the finer the shorter.
-#[expect(clippy::arithmetic_side_effects, reason = "division and remainder by constants other than zero")]
 fn human_duration(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();

@@ -169,10 +169,8 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
             metadata::set(&mut object, "generation", generation.saturating_add(1));
         }
     }
-    if is_namespace {
-        if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-            status.insert("phase", "Terminating");
-        }
+    if is_namespace && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("phase", "Terminating");
     }
     create::normalize(call, &mut object);
     if grace == 0 && !waits {

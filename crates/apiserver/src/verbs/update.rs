@@ -115,14 +115,15 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
-        if let (Some(given), "deletionTimestamp") = (&given, field) {
-            if Some(given) != before && !given.is_null() {
-                let mut errors = api::field::Errors::new();
-                let at = api::field::Path::new("metadata");
-                errors.invalid(at.child(field), given.clone(), "field is immutable");
-                let name = &call.target.name;
-                return Err(Failure::invalid(resource.group, resource.kind, name, &errors));
-            }
+        if let (Some(given), "deletionTimestamp") = (&given, field)
+            && Some(given) != before
+            && !given.is_null()
+        {
+            let mut errors = api::field::Errors::new();
+            let at = api::field::Path::new("metadata");
+            errors.invalid(at.child(field), given.clone(), "field is immutable");
+            let name = &call.target.name;
+            return Err(Failure::invalid(resource.group, resource.kind, name, &errors));
         }
         metadata::copy(&mut object, old, field);
     }
