@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use api::json::{self, Value};
-use api::quantity::Quantity;
+use api::quantity::{Format, Quantity};
 use api::semver::Version;
 use api::structural_schema::{Schema, SchemaOrBool, SchemaOrList};
 use cel::program::Program;
@@ -53,7 +53,10 @@ pub fn kubernetes_scalars(data: &[u8]) {
         let written = quantity.to_string();
         let again = Quantity::parse(&written).unwrap_or_else(|error| panic!("{text:?} became {written:?}: {error}"));
         assert_eq!(again.to_string(), written, "{text:?}");
-        assert_eq!(again.cmp(&quantity), std::cmp::Ordering::Equal, "{text:?} became {written:?}");
+        // Kubernetes has no suffix above E, and leaves it out where one is needed.
+        let whole_digits = quantity.to_plain_string().split('.').next().map_or(0, str::len);
+        let writable = quantity.format() != Format::DecimalSi || whole_digits <= 21;
+        assert!(!writable || again == quantity, "{text:?} became {written:?}");
     }
     for parse in [Version::parse, Version::parse_normalized, Version::parse_tolerant] {
         if let Ok(version) = parse(&text) {

@@ -10,7 +10,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::types::Type;
 use registry::admit;
-use registry::expressions::{Environments, Expressions, Place, Refusal};
+use registry::expressions::{CompiledRule, Environments, Expressions, Place, Refusal};
 use registry::strategy::Context;
 
 use crate::cache::Cache;
@@ -35,6 +35,13 @@ impl Expressions for LazyEnvironments {
         match self.0.get_or_init(|| Environments::new().ok()) {
             Some(environments) => environments.check(place, expression),
             None => Err(Refusal::Internal("the environments of expressions cannot be made".to_owned())),
+        }
+    }
+
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
+        match self.0.get_or_init(|| Environments::new().ok()) {
+            Some(environments) => environments.compile_rules(schema, is_resource),
+            None => Err("the environments of expressions cannot be made".to_owned()),
         }
     }
 }

@@ -59,7 +59,7 @@ fn wrong_verdicts() -> Vec<String> {
 }
 
 fn contestants() -> impl Iterator<Item = Engine> {
-    ours::ENGINE.into_iter().chain(peers::ENGINES)
+    std::iter::once(ours::ENGINE).chain(peers::ENGINES)
 }
 
 /// What of a timing a table shows.
@@ -74,7 +74,7 @@ type Measured = (Case, Vec<Option<Timing>>);
 fn measure(bench: &Bench) -> Vec<Measured> {
     let harness = on_this_machine();
     let measure_case = |case: Case| {
-        let mut work = vec![ours::ENGINE.and_then(|engine| (bench.work)(&engine, &case))];
+        let mut work = vec![(bench.work)(&ours::ENGINE, &case)];
         work.extend(peers::ENGINES.iter().map(|engine| (bench.work)(engine, &case)));
         let timings = harness.side_by_side(&mut work);
         (case, timings)
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn without_our_engine_there_is_no_ratio() {
+    fn without_a_time_of_ours_there_is_no_ratio() {
         let case = cases::all().remove(0);
         let cells = row(&BENCH, &case, &[None, timing(250.0), timing(100.0)], |it| it.median_ns);
         assert_eq!(cells, ["startsWith", NONE, "250 ns", "100 ns", NONE, NONE, "646 ns"]);

@@ -191,3 +191,6 @@ impl Compiled {
         self.program.memory_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,6 @@ fn literal_text(typed: &TypedAst, id: ExprId) -> Option<Box<str>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! A value borrows where it can: constants from the program, everything else from the host's data, so that reading a field
 //! neither copies nor counts references. Lists, maps and objects of the host stay where they are, behind the traits in [`host`].
 
+pub(crate) mod bounds;
 mod conversion;
 mod equality;
 mod error;
@@ -24,6 +25,7 @@ pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
 pub use text::{Bytes, Str, double_text, go_quote};
 pub use time::{Civil, Duration, Timestamp};
 
+use crate::syntax::ast::Literal;
 use crate::types::Type;
 
 /// A CEL value that lives at least as long as `'a`, the shorter of program and input.
@@ -114,6 +116,13 @@ impl<'a> Value<'a> {
     /// A list that owns its elements.
     pub fn list(elements: Vec<Value<'a>>) -> Self {
         Value::List(List::Shared(Arc::new(elements)))
+    }
+
+    /// A map that owns its entries; of entries with one key, the last one counts.
+    ///
+    /// Fails where a key cannot be one, such as an unknown value.
+    pub fn map(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Result<Self, EvalError> {
+        Map::from_entries(entries).map(Value::Map)
     }
 
     /// An input that is not known, under the name it has for the user.
@@ -269,6 +278,21 @@ impl<'a> Value<'a> {
     }
 }
 
+/// A constant, sharing its text with the tree that holds it.
+impl From<&Literal> for Value<'_> {
+    fn from(literal: &Literal) -> Self {
+        match literal {
+            Literal::Null => Value::Null,
+            Literal::Bool(truth) => Value::Bool(*truth),
+            Literal::Int(number) => Value::Int(*number),
+            Literal::Uint(number) => Value::Uint(*number),
+            Literal::Double(number) => Value::Double(*number),
+            Literal::String(text) => Value::String(Str::Shared(text.clone())),
+            Literal::Bytes(octets) => Value::Bytes(Bytes::Shared(octets.clone())),
+        }
+    }
+}
+
 impl From<bool> for Value<'_> {
     fn from(truth: bool) -> Self {
         Value::Bool(truth)
@@ -299,52 +323,89 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
+impl<'a, T: Into<Value<'a>>> From<Vec<T>> for Value<'a> {
+    fn from(elements: Vec<T>) -> Self {
+        Value::list(elements.into_iter().map(Into::into).collect())
+    }
+}
+
 impl From<String> for Value<'_> {
     fn from(text: String) -> Self {
         Value::string(text)
     }
 }
 
-/// Prints a value as Go's `%v` prints cel-go's values, for messages such as `no such key: k`.
+/// Prints a value as Go's `%v` prints cel-go's values, for messages such as `no such key: k`; at most its first 256 KiB.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Null => f.write_str("NULL_VALUE"),
-            Value::Bool(truth) => write!(f, "{truth}"),
-            Value::Int(number) => write!(f, "{number}"),
-            Value::Uint(number) => write!(f, "{number}"),
-            Value::Double(number) => f.write_str(&double_text(*number)),
-            Value::String(text) => f.write_str(text),
-            Value::Bytes(bytes) => {
-                f.write_str("[")?;
-                for (index, byte) in bytes.iter().enumerate() {
-                    write!(f, "{}{byte}", if index > 0 { " " } else { "" })?;
-                }
-                f.write_str("]")
-            }
-            Value::Duration(duration) => write!(f, "{}", duration.go_text()),
-            Value::Timestamp(timestamp) => write!(f, "{timestamp}"),
-            Value::List(list) => {
-                f.write_str("[")?;
-                for (index, element) in list.iter().enumerate() {
-                    write!(f, "{}{element}", if index > 0 { ", " } else { "" })?;
-                }
-                f.write_str("]")
-            }
-            Value::Map(map) => {
-                f.write_str("{")?;
-                for (index, (key, value)) in map.entries().into_iter().enumerate() {
-                    write!(f, "{}{key}: {value}", if index > 0 { ", " } else { "" })?;
-                }
-                f.write_str("}")
-            }
-            Value::Type(of) => f.write_str(of.name()),
-            Value::Optional(None) => f.write_str("optional.none()"),
-            Value::Optional(Some(value)) => write!(f, "optional({value})"),
-            Value::Object(object) => write!(f, "{object:?}"),
-            Value::Opaque(opaque) => f.write_str(&opaque.text()),
-            Value::Unknown(unknown) => write!(f, "unknown({})", unknown.names().collect::<Vec<_>>().join(", ")),
-            Value::Error(error) => write!(f, "{error}"),
+        let mut out = Shown { out: f, left: bounds::SHOWN_BYTES_MAX };
+        match write_value(&mut out, self) {
+            Err(_) if out.left == 0 => Ok(()),
+            result => result,
         }
+    }
+}
+
+/// Stops when enough has been written: a value that shares its parts many times over is small, but its text is not.
+struct Shown<'f, 'g> {
+    out: &'f mut fmt::Formatter<'g>,
+    left: usize,
+}
+
+impl fmt::Write for Shown<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.left = self.left.saturating_sub(text.len());
+        self.out.write_str(text)?;
+        if self.left == 0 { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+fn write_value(f: &mut Shown<'_, '_>, value: &Value<'_>) -> fmt::Result {
+    use fmt::Write as _;
+    match value {
+        Value::Null => f.write_str("NULL_VALUE"),
+        Value::Bool(truth) => write!(f, "{truth}"),
+        Value::Int(number) => write!(f, "{number}"),
+        Value::Uint(number) => write!(f, "{number}"),
+        Value::Double(number) => f.write_str(&double_text(*number)),
+        Value::String(text) => f.write_str(text),
+        Value::Bytes(bytes) => {
+            f.write_str("[")?;
+            for (index, byte) in bytes.iter().enumerate() {
+                write!(f, "{}{byte}", if index > 0 { " " } else { "" })?;
+            }
+            f.write_str("]")
+        }
+        Value::Duration(duration) => write!(f, "{}", duration.go_text()),
+        Value::Timestamp(timestamp) => write!(f, "{timestamp}"),
+        Value::List(list) => {
+            f.write_str("[")?;
+            for (index, element) in list.iter().enumerate() {
+                f.write_str(if index > 0 { ", " } else { "" })?;
+                write_value(f, &element)?;
+            }
+            f.write_str("]")
+        }
+        Value::Map(map) => {
+            f.write_str("{")?;
+            for (index, (key, value)) in map.entries().into_iter().enumerate() {
+                f.write_str(if index > 0 { ", " } else { "" })?;
+                write_value(f, &key)?;
+                f.write_str(": ")?;
+                write_value(f, &value)?;
+            }
+            f.write_str("}")
+        }
+        Value::Type(of) => f.write_str(of.name()),
+        Value::Optional(None) => f.write_str("optional.none()"),
+        Value::Optional(Some(value)) => {
+            f.write_str("optional(")?;
+            write_value(f, value)?;
+            f.write_str(")")
+        }
+        Value::Object(object) => write!(f, "{object:?}"),
+        Value::Opaque(opaque) => f.write_str(&opaque.text()),
+        Value::Unknown(unknown) => write!(f, "unknown({})", unknown.names().collect::<Vec<_>>().join(", ")),
+        Value::Error(error) => write!(f, "{error}"),
     }
 }

@@ -27,5 +27,8 @@ pub(crate) use subcommands;
 subcommands! {
     Apiserver => apiserver,
     Cel => cel,
+    Check => check,
+    Scan => scan,
     Up => up,
+    Why => why,
 }

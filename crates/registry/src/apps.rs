@@ -45,7 +45,9 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
                 let labels = old.field("metadata").field("labels").clone();
                 deployment.make("metadata").set("labels", labels);
             },
-            validate: |it, old, _, errors| validate_replica_status(it, old, "cannot be greater than readyReplicas", errors),
+            validate: |it, old, _, errors| {
+                validate_replica_status(it, old, "cannot be greater than readyReplicas", errors)
+            },
         },
     )],
     ..PLAIN
@@ -68,7 +70,9 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
         "status",
         Part {
             prepare: |it, old, _| workload::keep_spec(it, old),
-            validate: |it, old, _, errors| validate_replica_status(it, old, "cannot be greater than readyReplicas", errors),
+            validate: |it, old, _, errors| {
+                validate_replica_status(it, old, "cannot be greater than readyReplicas", errors)
+            },
         },
     )],
     ..PLAIN
@@ -229,11 +233,11 @@ fn validate_deployment(deployment: &Value, old: Option<&Value>, context: &Contex
     for name in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         non_negative(spec.int(name), at.child(name), errors);
     }
-    if let Some(seconds) = spec.optional_int("progressDeadlineSeconds") {
-        if seconds <= spec.int("minReadySeconds") {
-            let detail = "must be greater than minReadySeconds";
-            errors.invalid(at.child("progressDeadlineSeconds"), seconds, detail);
-        }
+    if let Some(seconds) = spec.optional_int("progressDeadlineSeconds")
+        && seconds <= spec.int("minReadySeconds")
+    {
+        let detail = "must be greater than minReadySeconds";
+        errors.invalid(at.child("progressDeadlineSeconds"), seconds, detail);
     }
 }
 
@@ -286,9 +290,7 @@ fn percent(value: &Value) -> Option<i64> {
 }
 
 fn share(value: &Value) -> i64 {
-    percent(value).unwrap_or_else(|| {
-        IntOrString::from_value(value).map_or(0, |it| i64::from(it.int_value()))
-    })
+    percent(value).unwrap_or_else(|| IntOrString::from_value(value).map_or(0, |it| i64::from(it.int_value())))
 }
 
 fn shown_share(value: &Value) -> BadValue {
@@ -374,8 +376,15 @@ fn validate_daemon_set_status(set: &Value, old: &Value, _: &Context<'_>, errors:
     meta::validate_update(set, old, errors);
     let (status, at) = (set.field("status"), Path::new("status"));
     for name in [
-        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
-        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
     ] {
         non_negative(status.int(name), at.child(name), errors);
     }
@@ -393,8 +402,16 @@ fn validate_replica_status(object: &Value, old: &Value, not_ready: &str, errors:
     meta::validate_update(object, old, errors);
     let (status, at) = (object.field("status"), Path::new("status"));
     let names = [
-        "observedGeneration", "replicas", "updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "currentReplicas",
-        "availableReplicas", "unavailableReplicas", "terminatingReplicas", "collisionCount",
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "currentReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
     ];
     for name in names {
         non_negative(status.int(name), at.child(name), errors);
@@ -490,7 +507,8 @@ fn template_with_claims(spec: &Value) -> Value {
     for claim in claims {
         let name = name(claim);
         if !volumes.iter().any(|it| it.text("name") == name) {
-            volumes.push(api::json!({"name": (name.as_str()), "persistentVolumeClaim": {"claimName": (name.as_str())}}));
+            volumes
+                .push(api::json!({"name": (name.as_str()), "persistentVolumeClaim": {"claimName": (name.as_str())}}));
         }
     }
     let own = pod.list("volumes").iter().filter(|it| !claims.iter().any(|claim| name(claim) == it.text("name")));
@@ -554,4 +572,3 @@ fn validate_stateful_set_update(set: &Value, old: &Value, context: &Context<'_>,
         }
     }
 }
-

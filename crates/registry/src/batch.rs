@@ -45,7 +45,8 @@ pub(crate) const JOB: Strategy = Strategy {
     warn: |job, old, context| {
         let mut warnings = workload::warn_with_name(job, old, context);
         let spec = job.field("spec");
-        let is_changed = old.is_none_or(|old| old.field("metadata").int("generation") != job.field("metadata").int("generation"));
+        let is_changed =
+            old.is_none_or(|old| old.field("metadata").int("generation") != job.field("metadata").int("generation"));
         if is_changed && spec.text("completionMode") == "Indexed" {
             let (completions, parallelism) = (spec.int("completions"), spec.int("parallelism"));
             if completions > 100_000 && parallelism > 10_000 {
@@ -194,8 +195,13 @@ fn validate_spec(spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mu
 
 fn validate_job_spec(spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
     for name in [
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
     ] {
         non_negative(spec.int(name), at.child(name), errors);
     }
@@ -257,10 +263,10 @@ fn validate_completion_mode(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
             let detail = "must be less than or equal to 100000 when completion mode is Indexed";
             errors.invalid(at.child("parallelism"), parallelism, detail);
         }
-        if let (Some(completions), Some(failed)) = (completions, failed) {
-            if failed > completions {
-                errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
-            }
+        if let (Some(completions), Some(failed)) = (completions, failed)
+            && failed > completions
+        {
+            errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
         }
         if let Some(failed) = failed.filter(|it| *it > 100_000) {
             errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to 100000");
@@ -386,10 +392,10 @@ fn validate_cron_job(cron_job: &Value, old: Option<&Value>, context: &Context<'_
         cron::validate(schedule, allows_zone, spec.has("timeZone"), at.child("schedule"), errors);
     }
     non_negative(spec.int("startingDeadlineSeconds"), at.child("startingDeadlineSeconds"), errors);
-    if old_spec.is_none_or(|old| old.field("timeZone") != spec.field("timeZone")) {
-        if let Some(zone) = spec.optional_text("timeZone") {
-            cron::validate_zone(zone, at.child("timeZone"), errors);
-        }
+    if old_spec.is_none_or(|old| old.field("timeZone") != spec.field("timeZone"))
+        && let Some(zone) = spec.optional_text("timeZone")
+    {
+        cron::validate_zone(zone, at.child("timeZone"), errors);
     }
     match spec.text("concurrencyPolicy") {
         "Allow" | "Forbid" | "Replace" => {}

@@ -26,7 +26,11 @@ pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
     }
     for field in of.fields {
         if let Some(default) = field.default.and_then(|text| json::parse(text.as_bytes()).ok()) {
-            if field.pointer { object.set_missing(field.name, default) } else { object.set_default(field.name, default) }
+            if field.pointer {
+                object.set_missing(field.name, default)
+            } else {
+                object.set_default(field.name, default)
+            }
         }
         let Some(value) = object.get_mut(field.name) else { continue };
         descend(&field.kind, value, now, field.go_type.ends_with("ResourceList"));

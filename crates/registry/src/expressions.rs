@@ -7,9 +7,11 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::structural_schema::Schema;
 use cel::env::EnvError;
-use cel_kubernetes::compile::{CompileError, Environment};
+use cel_kubernetes::compile::{CompileError, Compiled, Environment};
 use cel_kubernetes::environments::{Dialect, device, devices, node_affinity, printer_column, toleration};
 use cel_kubernetes::schema::TypedSchema;
+
+pub use crate::apiextensions::CompiledRule;
 
 /// The places that take an expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,6 +52,12 @@ pub trait Expressions: Sync {
     /// # Errors
     /// Why it cannot.
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal>;
+
+    /// The rules of a schema, compiled; the root of a resource has its metadata.
+    ///
+    /// # Errors
+    /// The schema gives its values no type.
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String>;
 }
 
 /// The environments of all places, without a cache.
@@ -74,10 +82,12 @@ impl Environments {
             devices: devices::environment(Dialect::CELPLANE)?,
         })
     }
-}
 
-impl Expressions for Environments {
-    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
+    /// The program of `expression` at `place`, for tools that also tell its cost.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn compile(&self, place: Place<'_>, expression: &str) -> Result<Compiled, Refusal> {
         let result = match place {
             Place::Toleration => self.toleration.compile(expression),
             Place::NodeAffinity => self.node_affinity.compile(expression),
@@ -85,7 +95,17 @@ impl Expressions for Environments {
             Place::DeviceConstraint => self.devices.compile(expression),
             Place::PrinterColumn(schema) => column_environment(schema)?.compile(expression),
         };
-        result.map(|_| ()).map_err(Refusal::from)
+        result.map_err(Refusal::from)
+    }
+}
+
+impl Expressions for Environments {
+    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
+        self.compile(place, expression).map(|_| ())
+    }
+
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
+        crate::apiextensions::compile_rules(schema, is_resource)
     }
 }
 

@@ -10,6 +10,7 @@
 //! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
 
 pub mod admit;
+mod apiextensions;
 mod apps;
 mod batch;
 mod coordination;

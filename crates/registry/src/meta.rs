@@ -274,10 +274,8 @@ pub(crate) fn validate_selector(selector: &Value, allow_bad_values: bool, at: &P
             "In" | "NotIn" if values.is_empty() => {
                 errors.required(here.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
             }
-            "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(
-                here.child("values"),
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            ),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors
+                .forbidden(here.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"),
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             other => errors.invalid(here.child("operator"), other, "not a valid selector operator"),
         }

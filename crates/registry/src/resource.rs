@@ -93,7 +93,11 @@ fn validate_qualified_name(name: &str, is_declared: bool, at: Path<'_>, errors: 
         return;
     }
     if domain.is_empty() {
-        errors.invalid(at, if is_declared { name } else { "" }, if is_declared { "prefix must not be empty" } else { "the domain must not be empty" });
+        errors.invalid(
+            at,
+            if is_declared { name } else { "" },
+            if is_declared { "prefix must not be empty" } else { "the domain must not be empty" },
+        );
     } else if is_declared {
         for complaint in names::dns1123_subdomain(domain) {
             errors.invalid(at, domain, format!("prefix: {complaint}"));
@@ -105,7 +109,11 @@ fn validate_qualified_name(name: &str, is_declared: bool, at: Path<'_>, errors: 
         crate::core::volume_sources::validate_driver_name(domain, at, errors);
     }
     if id.is_empty() {
-        errors.invalid(at, if is_declared { name } else { "" }, if is_declared { "name must not be empty" } else { "the name must not be empty" });
+        errors.invalid(
+            at,
+            if is_declared { name } else { "" },
+            if is_declared { "name must not be empty" } else { "the name must not be empty" },
+        );
     } else {
         identifier(id, errors);
     }

@@ -1,7 +1,7 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apps, batch, coordination, core, resource, scheduling, storage};
+use crate::{apiextensions, apps, batch, coordination, core, resource, scheduling, storage};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -21,6 +21,7 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "v1", "PersistentVolumeClaim", core::persistent_volume_claim::STRATEGY),
     namespaced("", "v1", "Pod", core::pod::STRATEGY),
     namespaced("", "v1", "Secret", core::config::SECRET),
+    cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", apiextensions::DEFINITION),
     namespaced("apps", "v1", "DaemonSet", apps::DAEMON_SET),
     namespaced("apps", "v1", "Deployment", apps::DEPLOYMENT),
     namespaced("apps", "v1", "ReplicaSet", apps::REPLICA_SET),

@@ -132,7 +132,7 @@ fn extreme<'v>(operands: &[Value<'v>], worse: Ordering, name: &str) -> Result<Va
 /// Is it what is looked for? Failing to compare means no.
 fn is_item(element: &Value<'_>, item: &Value<'_>) -> Result<bool, EvalError> {
     match element.equals(item) {
-        Err(error) if error.kind() == ErrorKind::Undetermined => Err(error),
+        Err(error) if error.kind() == ErrorKind::Undetermined || error.is_fatal() => Err(error),
         answer => Ok(answer.unwrap_or(false)),
     }
 }

@@ -4,7 +4,7 @@
 //! overload is called. Follows `EstimateCallCost` and `CallCost` in Kubernetes `apiserver/pkg/cel/library/cost.go`.
 
 use cel::cost::{CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
-use cel::value::{List, Map, Value};
+use cel::value::Value;
 use std::ops::ControlFlow;
 
 /// What one code point of a regular expression costs, for each tenth of the text.
@@ -74,41 +74,65 @@ fn estimate_traversal(site: &dyn CallSite, may_be_list: bool) -> Cost {
     site.size(0).times_cost(each)
 }
 
+/// How many values are walked through before that costs more than anything.
+///
+/// The reference walks on; values that share their parts many times over then take it forever.
+const STEPS_MAX: u32 = 16 << 20;
+
 /// What walking through a value with all that is in it costs: a tenth of the octets of text, rounded down for each text;
 /// 1 for everything else that is no container.
 fn traversal(value: &Value<'_>) -> u64 {
-    match value {
-        Value::String(text) => text_traversal(text.len()),
-        Value::Bytes(bytes) => text_traversal(bytes.len()),
-        Value::List(list) => list_traversal(list),
-        Value::Map(map) => map_traversal(map),
-        Value::Object(object) => {
-            let mut cost = 0_u64;
-            object.for_each(&mut |field, value| {
-                cost = cost.saturating_add(text_traversal(field.len())).saturating_add(traversal(&value));
-                ControlFlow::Continue(())
-            });
-            cost
+    let mut walk = Walk { cost: 0, steps_left: STEPS_MAX };
+    match walk.visit(value) {
+        ControlFlow::Continue(()) => walk.cost,
+        ControlFlow::Break(()) => u64::MAX,
+    }
+}
+
+struct Walk {
+    cost: u64,
+    steps_left: u32,
+}
+
+impl Walk {
+    fn visit(&mut self, value: &Value<'_>) -> ControlFlow<()> {
+        let Some(left) = self.steps_left.checked_sub(1) else { return ControlFlow::Break(()) };
+        self.steps_left = left;
+        match value {
+            Value::String(text) => self.charge(text_traversal(text.len())),
+            Value::Bytes(bytes) => self.charge(text_traversal(bytes.len())),
+            Value::List(list) => return list.iter().try_for_each(|element| self.visit(&element)),
+            Value::Map(map) => {
+                map.for_each(|key, value| {
+                    self.visit(&key)?;
+                    self.visit(&value)
+                });
+                return self.flow();
+            }
+            Value::Object(object) => {
+                object.for_each(&mut |field, value| {
+                    self.charge(text_traversal(field.len()));
+                    self.visit(&value)
+                });
+                return self.flow();
+            }
+            _ => self.charge(1),
         }
-        _ => 1,
+        ControlFlow::Continue(())
+    }
+
+    fn charge(&mut self, cost: u64) {
+        self.cost = self.cost.saturating_add(cost);
+    }
+
+    /// Goes on unless the steps are used up: maps and objects do not say why they stopped.
+    fn flow(&self) -> ControlFlow<()> {
+        if self.steps_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
 fn text_traversal(octets: usize) -> u64 {
     (octets as f64 * STRING_TRAVERSAL_FACTOR) as u64
-}
-
-fn list_traversal(list: &List<'_>) -> u64 {
-    list.iter().fold(0, |cost, element| cost.saturating_add(traversal(&element)))
-}
-
-fn map_traversal(map: &Map<'_>) -> u64 {
-    let mut cost = 0_u64;
-    map.for_each(|key, value| {
-        cost = cost.saturating_add(traversal(&key)).saturating_add(traversal(&value));
-        ControlFlow::Continue(())
-    });
-    cost
 }
 
 #[cfg(test)]
@@ -121,6 +145,12 @@ mod tests {
         assert_eq!(list(vec![Value::Int(1), Value::Bool(true)]), 2);
         assert_eq!(list(vec![Value::str("short"), Value::str("exactly 10")]), 1);
         assert_eq!(list(vec![Value::list(vec![Value::Int(1); 3]), Value::Null]), 4);
+    }
+
+    #[test]
+    fn a_value_that_shares_its_parts_costs_more_than_anything() {
+        let shared = (0..60).fold(Value::str(""), |part, _| Value::list(vec![part.clone(), part]));
+        assert_eq!(traversal(&shared), u64::MAX);
     }
 
     #[test]

@@ -250,34 +250,20 @@ impl ListShape for Shape {
         }
     }
 
-    fn equals(&self, data: &HostData, other: &Value<'_>) -> Option<Result<bool, EvalError>> {
-        let Kind::List(items, meaning) = &self.kind else { return None };
-        let Value::List(other) = other else { return None };
-        let documents = as_document(data).as_array()?;
+    fn equals(&self, list: &List<'_>, other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+        let (Kind::List(_, meaning), Value::List(other)) = (&self.kind, other) else { return None };
         match meaning {
-            ListMeaning::Set => Some(set_equals(items, documents, other)),
-            ListMeaning::Map(keys) => Some(map_list_equals(items, documents, keys, other)),
+            ListMeaning::Set => Some(set_equals(list, other)),
+            ListMeaning::Map(keys) => Some(map_list_equals(list, keys, other)),
             ListMeaning::Atomic | ListMeaning::Invalid(_) => None,
         }
     }
 
-    fn concat<'v>(&'v self, data: &'v HostData, other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
-        let Kind::List(items, meaning) = &self.kind else { return None };
-        let Value::List(other) = other else { return None };
-        let documents = as_document(data).as_array()?;
-        let mut elements: Vec<Value<'v>> = documents.iter().map(|document| items.value(document)).collect();
+    fn concat<'v>(&self, list: &List<'v>, other: &Value<'v>) -> Option<Result<Vec<Value<'v>>, EvalError>> {
+        let (Kind::List(_, meaning), Value::List(other)) = (&self.kind, other) else { return None };
         match meaning {
-            ListMeaning::Set => Some(add_to_set(elements, other)),
-            ListMeaning::Map(keys) => {
-                for element in other.iter() {
-                    let key = element_key(&element, keys);
-                    match elements.iter_mut().find(|earlier| element_key(earlier, keys) == key) {
-                        Some(earlier) => *earlier = element,
-                        None => elements.push(element),
-                    }
-                }
-                Some(Ok(Value::list(elements)))
-            }
+            ListMeaning::Set => Some(add_to_set(list.to_vec(), other)),
+            ListMeaning::Map(keys) => Some(Ok(add_to_map_list(list.to_vec(), keys, other))),
             ListMeaning::Atomic | ListMeaning::Invalid(_) => None,
         }
     }
@@ -295,14 +281,11 @@ fn set_key(element: &Value<'_>) -> Result<String, EvalError> {
     }
 }
 
-fn set_equals(items: &Shape, documents: &[json::Value], other: &List<'_>) -> Result<bool, EvalError> {
-    if documents.len() != other.len() {
+fn set_equals(list: &List<'_>, other: &List<'_>) -> Result<bool, EvalError> {
+    if list.len() != other.len() {
         return Ok(false);
     }
-    let mut own = HashSet::with_capacity(documents.len());
-    for document in documents {
-        own.insert(set_key(&items.value(document))?);
-    }
+    let own = list.iter().map(|element| set_key(&element)).collect::<Result<HashSet<_>, _>>()?;
     let mut seen = HashSet::with_capacity(own.len());
     for element in other.iter() {
         let key = set_key(&element)?;
@@ -314,17 +297,14 @@ fn set_equals(items: &Shape, documents: &[json::Value], other: &List<'_>) -> Res
     Ok(seen.len() == own.len())
 }
 
-fn add_to_set<'v>(mut elements: Vec<Value<'v>>, other: &List<'v>) -> Result<Value<'v>, EvalError> {
-    let mut keys = HashSet::with_capacity(elements.len());
-    for element in &elements {
-        keys.insert(set_key(element)?);
-    }
+fn add_to_set<'v>(mut elements: Vec<Value<'v>>, other: &List<'v>) -> Result<Vec<Value<'v>>, EvalError> {
+    let mut keys = elements.iter().map(set_key).collect::<Result<HashSet<_>, _>>()?;
     for element in other.iter() {
         if keys.insert(set_key(&element)?) {
             elements.push(element);
         }
     }
-    Ok(Value::list(elements))
+    Ok(elements)
 }
 
 /// What tells the elements of a list of objects apart: the values of its keys, as text.
@@ -343,26 +323,28 @@ fn element_key(element: &Value<'_>, keys: &[Box<str>]) -> String {
     text
 }
 
-fn map_list_equals(
-    items: &Shape,
-    documents: &[json::Value],
-    keys: &[Box<str>],
-    other: &List<'_>,
-) -> Result<bool, EvalError> {
-    if documents.len() != other.len() {
+/// Elements with known keys replace those that have them, and keep their place; others follow.
+fn add_to_map_list<'v>(mut elements: Vec<Value<'v>>, keys: &[Box<str>], other: &List<'v>) -> Vec<Value<'v>> {
+    for element in other.iter() {
+        let key = element_key(&element, keys);
+        match elements.iter_mut().find(|earlier| element_key(earlier, keys) == key) {
+            Some(earlier) => *earlier = element,
+            None => elements.push(element),
+        }
+    }
+    elements
+}
+
+fn map_list_equals(list: &List<'_>, keys: &[Box<str>], other: &List<'_>) -> Result<bool, EvalError> {
+    if list.len() != other.len() {
         return Ok(false);
     }
-    let own: Vec<_> = documents
-        .iter()
-        .map(|document| {
-            let element = items.value(document);
-            (element_key(&element, keys), element)
-        })
-        .collect();
+    let own: Vec<_> = list.iter().map(|element| (element_key(&element, keys), element)).collect();
+    let is_document = matches!(list, List::Shaped(..));
     let mut seen = HashSet::with_capacity(own.len());
     for element in other.iter() {
-        // An object that an expression wrote has no identity in the reference: it equals none.
-        if !matches!(element, Value::Map(Map::Shaped(..))) {
+        // To a list of a document, an object that an expression wrote has no identity: it equals none.
+        if is_document && !matches!(element, Value::Map(Map::Shaped(..))) {
             return Ok(false);
         }
         let key = element_key(&element, keys);

@@ -11,7 +11,7 @@ use crate::regex::Regex;
 use crate::source::Issues;
 use crate::syntax::ast::{ExprId, ExprKind, Literal};
 use crate::types::Type;
-use crate::value::{Bytes, Value};
+use crate::value::Value;
 
 /// Something to examine in a checked expression.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ fn check_first_argument(
 /// The function that is called accepts the literal.
 fn converts(checked: &TypedAst, call: ExprId, literal: &Literal) -> bool {
     let Reference::Function { function, overloads, .. } = checked.reference(call) else { return true };
-    let operands = [literal_value(literal)];
+    let operands = [Value::from(literal)];
     // Null checks where a time is expected, but no overload takes it.
     let Some(overload) = overloads.of(function).find(|overload| overload.accepts(&operands)) else { return false };
     match &overload.implementation {
@@ -140,18 +140,6 @@ fn converts(checked: &TypedAst, call: ExprId, literal: &Literal) -> bool {
         Implementation::Closure(code) => code(&operands).is_ok(),
         Implementation::Singleton => function.singleton.is_none_or(|shared| (shared.call)(&operands).is_ok()),
         Implementation::Builtin => true,
-    }
-}
-
-fn literal_value(literal: &Literal) -> Value<'_> {
-    match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(value) => Value::Bool(*value),
-        Literal::Int(value) => Value::Int(*value),
-        Literal::Uint(value) => Value::Uint(*value),
-        Literal::Double(value) => Value::Double(*value),
-        Literal::String(text) => Value::str(text),
-        Literal::Bytes(octets) => Value::Bytes(Bytes::Borrowed(octets)),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cost::{CallEstimate, CallSite, Cost, Price, Size};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::syntax::ast::Literal;
 use crate::syntax::macros;
+use crate::value::bounds::check_elements;
 use crate::value::{ErrorKind, EvalError, List, Value};
 
 /// Functions over lists. Version 1 brought `flatten`; 2 `sort`, `sortBy`, `lists.range`, `reverse`, `distinct`; 3 the prices.
@@ -226,17 +227,19 @@ fn flatten<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     };
     let depth = u64::try_from(depth).map_err(|_| EvalError::other("level must be non-negative"))?;
     let mut flat = Vec::with_capacity(list.len());
-    flatten_into(list, depth, &mut flat);
+    flatten_into(list, depth, &mut flat)?;
     Ok(Value::list(flat))
 }
 
-fn flatten_into<'v>(list: &List<'v>, depth: u64, flat: &mut Vec<Value<'v>>) {
+fn flatten_into<'v>(list: &List<'v>, depth: u64, flat: &mut Vec<Value<'v>>) -> Result<(), EvalError> {
+    check_elements(flat.len().saturating_add(list.len()))?;
     for element in list.iter() {
         match (element, depth.checked_sub(1)) {
-            (Value::List(nested), Some(depth)) => flatten_into(&nested, depth, flat),
+            (Value::List(nested), Some(depth)) => flatten_into(&nested, depth, flat)?,
             (element, _) => flat.push(element),
         }
     }
+    Ok(())
 }
 
 fn range<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {

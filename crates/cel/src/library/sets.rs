@@ -63,6 +63,7 @@ fn contains_all(list: &List<'_>, elements: &List<'_>) -> Result<bool, EvalError>
         match contains(list, &element) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
+            Err(fatal) if fatal.is_fatal() => return Err(fatal),
             Err(error) => undecided = undecided.or(Some(error)),
         }
     }
@@ -75,6 +76,7 @@ fn intersects(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
         match contains(b, &element) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
+            Err(fatal) if fatal.is_fatal() => return Err(fatal),
             Err(error) => undecided = undecided.or(Some(error)),
         }
     }

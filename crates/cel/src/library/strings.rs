@@ -16,6 +16,7 @@ use crate::checker::{CustomValidator, TypedAst, Validator};
 use crate::cost::Price;
 use crate::env::{Library, LibraryVersion, Overload};
 use crate::source::Issues;
+use crate::value::bounds::check_text;
 use crate::value::{EvalError, Str, Value};
 
 /// Functions over strings. Version 1 brought `format` and `strings.quote`, 3 `reverse`, 4 the plainer `format`.
@@ -208,9 +209,14 @@ fn change_case<'v>(
 /// Replaces the first `limit` occurrences, all if it is negative. An empty part is found before each code point and at the end.
 fn replace<'v>(operands: &[Value<'v>], limit: i64) -> Result<Value<'v>, EvalError> {
     let (text, part, replacement) = (text(operands, 0)?, text(operands, 1)?, text(operands, 2)?);
-    let replaced = match usize::try_from(limit) {
-        Ok(limit) => text.replacen(part, replacement, limit),
-        Err(_) => text.replace(part, replacement),
+    let limit = usize::try_from(limit).ok();
+    if replacement.len() > part.len() {
+        let count = text.matches(part).take(limit.unwrap_or(usize::MAX)).count();
+        check_text(count.saturating_mul(replacement.len()).saturating_add(text.len()))?;
+    }
+    let replaced = match limit {
+        Some(limit) => text.replacen(part, replacement, limit),
+        None => text.replace(part, replacement),
     };
     Ok(Value::string(replaced))
 }
@@ -284,7 +290,10 @@ fn join<'v>(operands: &[Value<'v>], separator: &str) -> Result<Value<'v>, EvalEr
             joined.push_str(separator);
         }
         match element {
-            Value::String(text) => joined.push_str(&text),
+            Value::String(text) => {
+                check_text(joined.len().saturating_add(text.len()))?;
+                joined.push_str(&text);
+            }
             Value::Error(error) => return Err(error),
             Value::Unknown(_) => return Err(EvalError::undetermined()),
             other => return Err(EvalError::other(format!("join: invalid input: {other}"))),

@@ -90,7 +90,10 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.charge(call.price.actual(operands, result.as_ref()))?;
         match result {
             Err(error) => undetermined_is_unknown(error),
-            ok => ok,
+            Ok(value) => {
+                self.count_result(&value)?;
+                Ok(value)
+            }
         }
     }
 
@@ -140,6 +143,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         match left.equals(right) {
             Ok(equal) => Ok(Tested::Is(equal != negated)),
             Err(error) if error.kind() == ErrorKind::Undetermined => undetermined_is_unknown(error).map(Tested::from),
+            Err(fatal) if fatal.is_fatal() => Err(fatal),
             // An error is not equal, so `!=` is true.
             Err(_) if negated => Ok(Tested::Is(true)),
             Err(error) => Err(error),

@@ -7,6 +7,7 @@ use std::mem;
 use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
 use super::{Activation, Limits, Program};
+use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
 
 const LIST_COST: u64 = 10;
@@ -27,6 +28,8 @@ pub(super) struct Machine<'m, 'a, T> {
     limits: Limits<'m>,
     cost: u64,
     rounds: u32,
+    /// How much calls have made so far.
+    result_bytes: u64,
     pub(super) slots: &'m mut [Slot<'a>],
     tracer: T,
 }
@@ -77,7 +80,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         slots: &'m mut [Slot<'a>],
         tracer: T,
     ) -> Self {
-        Machine { program, input, limits, cost: 0, rounds: 0, slots, tracer }
+        Machine { program, input, limits, cost: 0, rounds: 0, result_bytes: 0, slots, tracer }
     }
 
     pub(super) fn cost(&self) -> u64 {
@@ -98,6 +101,21 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     /// Takes back a cost that the reference takes back.
     pub(super) fn refund(&mut self, cost: u64) {
         self.cost = self.cost.saturating_sub(cost);
+    }
+
+    /// Counts what a call has made; fails when that is too much.
+    #[inline(always)]
+    pub(super) fn count_result(&mut self, value: &Value<'a>) -> Result<(), EvalError> {
+        match value {
+            Value::String(_) | Value::Bytes(_) | Value::List(_) => self.count_large_result(value),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn count_large_result(&mut self, value: &Value<'a>) -> Result<(), EvalError> {
+        self.result_bytes = self.result_bytes.saturating_add(result_bytes(value));
+        if self.result_bytes > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
 
     /// Counts a round of a loop; fails when the evaluation was interrupted.

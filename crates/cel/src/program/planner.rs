@@ -60,7 +60,7 @@ impl<'t> Planner<'t> {
             return Ok(Node { id, kind });
         }
         let kind = match &expr.kind {
-            ExprKind::Literal(literal) => Kind::Constant(literal_value(literal)),
+            ExprKind::Literal(literal) => Kind::Constant(Value::from(literal)),
             ExprKind::Ident(name) => self.plan_variable(name, name.starts_with('.')),
             ExprKind::Select { operand, field, test_only } => {
                 let operand = self.plan(*operand)?;
@@ -571,16 +571,4 @@ fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<C
     let result = call::run(code, name, &values);
     let own = price.actual(&values, result.as_ref());
     Some(Computed { result, cost: cost.saturating_add(own) })
-}
-
-fn literal_value(literal: &Literal) -> Value<'static> {
-    match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(truth) => Value::Bool(*truth),
-        Literal::Int(number) => Value::Int(*number),
-        Literal::Uint(number) => Value::Uint(*number),
-        Literal::Double(number) => Value::Double(*number),
-        Literal::String(text) => Value::string(text.clone()),
-        Literal::Bytes(bytes) => Value::Bytes(crate::value::Bytes::Shared(bytes.clone())),
-    }
 }

@@ -1,5 +1,7 @@
 //! Replacing matches by text with `\0` to `\9` in it, as cel-go's `regex.replace` does.
 
+use crate::value::bounds::TEXT_BYTES_MAX;
+
 use super::{Captures, Error, Regex};
 
 /// Why nothing was replaced.
@@ -9,6 +11,9 @@ pub enum ReplaceError {
     /// The pattern is too large.
     #[error(transparent)]
     Pattern(#[from] Error),
+    /// The result is too long.
+    #[error("result too long")]
+    TooLong,
     /// The replacement ends in a lone backslash.
     #[error("invalid replacement string: '{0}' \\ not allowed at end")]
     TrailingBackslash(Box<str>),
@@ -38,6 +43,9 @@ impl Regex {
             replaced.push_str(text.get(copied..matched.start).unwrap_or_default());
             self.expand(replacement, &captures, &mut replaced)?;
             copied = matched.end;
+            if replaced.len() > TEXT_BYTES_MAX {
+                return Err(ReplaceError::TooLong);
+            }
         }
         replaced.push_str(text.get(copied..).unwrap_or_default());
         Ok(replaced)

@@ -2,15 +2,21 @@
 
 use std::ops::ControlFlow;
 
+use super::bounds::{COMPARISONS_MAX, too_large};
 use super::{ErrorKind, EvalError, HostObject, List, Map, Value};
 
 impl Value<'_> {
     /// The two are equal.
     ///
     /// Values of different types are not equal, except for numbers, which compare across kinds. Fails only with
-    /// [`ErrorKind::Undetermined`](super::ErrorKind::Undetermined), where the answer hangs on something unknown, or with the
-    /// error of an element that cannot be read.
+    /// [`ErrorKind::Undetermined`], where the answer hangs on something unknown, or with the
+    /// error of an element that cannot be read, or with [`ErrorKind::TooLarge`], where values share
+    /// their parts so often that comparing them has no end.
     pub fn equals(&self, other: &Value<'_>) -> Result<bool, EvalError> {
+        self.equals_within(other, &mut Comparisons { left: COMPARISONS_MAX })
+    }
+
+    fn equals_within(&self, other: &Value<'_>, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
         let equal = match (self, other) {
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Int(a), Value::Int(b)) => a == b,
@@ -25,13 +31,13 @@ impl Value<'_> {
             (Value::Duration(a), Value::Duration(b)) => a == b,
             (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Type(a), Value::Type(b)) => a.name() == b.name(),
-            (Value::List(List::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
+            (Value::List(a), b) if let Some(answer) = a.shape().and_then(|shape| shape.equals(a, b)) => return answer,
             (Value::Map(Map::Shaped(data, shape)), b) if let Some(answer) = shape.equals(*data, b) => return answer,
-            (Value::List(a), b) => return list_equals(a, b),
-            (Value::Map(a), Value::Map(b)) => return map_equals(a, b),
+            (Value::List(a), b) => return list_equals(a, b, comparisons),
+            (Value::Map(a), Value::Map(b)) => return map_equals(a, b, comparisons),
             (Value::Optional(None), Value::Optional(None)) => true,
-            (Value::Optional(Some(a)), Value::Optional(Some(b))) => return a.equals(b),
-            (Value::Object(a), Value::Object(b)) => return object_equals(*a, *b),
+            (Value::Optional(Some(a)), Value::Optional(Some(b))) => return a.equals_within(b, comparisons),
+            (Value::Object(a), Value::Object(b)) => return object_equals(*a, *b, comparisons),
             (Value::Opaque(a), Value::Opaque(b)) if a.type_of() == b.type_of() => a.equals(b.as_ref()),
             (Value::Opaque(_), Value::Null) => false,
             (Value::Error(error), _) | (_, Value::Error(error)) => return Err(error.clone()),
@@ -44,6 +50,18 @@ impl Value<'_> {
     }
 }
 
+/// How many pairs of elements may still be compared.
+struct Comparisons {
+    left: u32,
+}
+
+impl Comparisons {
+    fn compare(&mut self, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+        self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+        a.equals_within(b, self)
+    }
+}
+
 /// Remembers what could not be told, in case nothing else decides.
 fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<bool, EvalError> {
     let mut undecided = None;
@@ -51,6 +69,7 @@ fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<b
         match answer {
             Ok(true) => {}
             Ok(false) => return Ok(false),
+            Err(error) if error.is_fatal() => return Err(error),
             // Elements that cannot be compared do not make containers differ: only a false does.
             Err(error) if error.kind() == ErrorKind::NoSuchOverload => {}
             Err(error) => undecided = undecided.or(Some(error)),
@@ -59,24 +78,27 @@ fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<b
     undecided.map_or(Ok(true), Err)
 }
 
-fn list_equals(a: &List<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
+fn list_equals(a: &List<'_>, b: &Value<'_>, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
     match b {
         Value::List(b) if a.len() != b.len() => Ok(false),
-        Value::List(b) => all_equal(a.iter().zip(b.iter()).map(|(a, b)| a.equals(&b))),
+        Value::List(b) => all_equal(a.iter().zip(b.iter()).map(|(a, b)| comparisons.compare(&a, &b))),
         Value::Unknown(_) => Err(EvalError::undetermined()),
         Value::Error(error) => Err(error.clone()),
         _ => Ok(false),
     }
 }
 
-fn map_equals(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
+fn map_equals(a: &Map<'_>, b: &Map<'_>, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    all_equal(a.entries().iter().map(|(key, value)| b.get(key).map_or(Ok(false), |other| value.equals(&other))))
+    let entries = a.entries();
+    all_equal(
+        entries.iter().map(|(key, value)| b.get(key).map_or(Ok(false), |other| comparisons.compare(value, &other))),
+    )
 }
 
-fn object_equals(a: &dyn HostObject, b: &dyn HostObject) -> Result<bool, EvalError> {
+fn object_equals(a: &dyn HostObject, b: &dyn HostObject, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
     if let Some(answer) = a.equals(b) {
         return answer;
     }
@@ -87,7 +109,7 @@ fn object_equals(a: &dyn HostObject, b: &dyn HostObject) -> Result<bool, EvalErr
     let mut answers = Vec::new();
     a.for_each(&mut |field, value| {
         count = count.saturating_add(1);
-        answers.push(b.get(field).map_or(Ok(false), |other| value.equals(&other)));
+        answers.push(b.get(field).map_or(Ok(false), |other| comparisons.compare(&value, &other)));
         ControlFlow::Continue(())
     });
     let mut other_count = 0_usize;

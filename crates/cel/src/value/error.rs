@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Undetermined,
     /// The reference implementation gives up here, whatever stands around it. Nothing absorbs it.
     Aborted,
+    /// A call would make a value that takes too much memory, or a comparison too much time. Nothing absorbs it.
+    TooLarge,
     /// The cost limit was exceeded. Nothing absorbs it.
     CostLimit,
     /// The evaluation was interrupted. Nothing absorbs it.
@@ -90,7 +92,7 @@ impl EvalError {
 
     /// `&&`, `||`, `?:` and comprehensions never absorb it: the evaluation is over.
     pub fn is_fatal(&self) -> bool {
-        matches!(self.kind(), ErrorKind::CostLimit | ErrorKind::Interrupted | ErrorKind::Aborted)
+        matches!(self.kind(), ErrorKind::CostLimit | ErrorKind::Interrupted | ErrorKind::TooLarge | ErrorKind::Aborted)
     }
 }
 

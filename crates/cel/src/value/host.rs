@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::{EvalError, Value};
+use super::{EvalError, List, Value};
 use crate::types::Type;
 
 /// A list that the host keeps.
@@ -80,13 +80,13 @@ pub trait ListShape: fmt::Debug + Send + Sync {
     /// The element at an index.
     fn get<'v>(&'v self, data: &'v HostData, index: usize) -> Option<Value<'v>>;
 
-    /// Overrides `this == other`, for lists with a meaning of their own, such as sets.
-    fn equals(&self, _data: &HostData, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
+    /// Overrides `list == other` for lists of this shape, which may have a meaning of their own, such as sets.
+    fn equals(&self, _list: &List<'_>, _other: &Value<'_>) -> Option<Result<bool, EvalError>> {
         None
     }
 
-    /// Overrides `this + other`.
-    fn concat<'v>(&'v self, _data: &'v HostData, _other: &Value<'v>) -> Option<Result<Value<'v>, EvalError>> {
+    /// Overrides `list + other` for lists of this shape; the sum is again of this shape.
+    fn concat<'v>(&self, _list: &List<'v>, _other: &Value<'v>) -> Option<Result<Vec<Value<'v>>, EvalError>> {
         None
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bounds::check_elements;
 use super::host::{HostData, HostList, ListShape};
 use super::{EvalError, Value};
 
@@ -16,6 +17,8 @@ pub enum List<'a> {
     Host(&'a dyn HostList),
     /// A part of the host's data, and how to read it.
     Shaped(&'a HostData, &'a dyn ListShape),
+    /// Shared, with the meaning that lists of a shape have: the sum of two sets is a set.
+    Meant(Arc<Vec<Value<'a>>>, &'a dyn ListShape),
 }
 
 impl<'a> List<'a> {
@@ -23,7 +26,7 @@ impl<'a> List<'a> {
     pub fn len(&self) -> usize {
         match self {
             List::Borrowed(elements) => elements.len(),
-            List::Shared(elements) => elements.len(),
+            List::Shared(elements) | List::Meant(elements, _) => elements.len(),
             List::Host(list) => list.len(),
             List::Shaped(data, shape) => shape.len(*data),
         }
@@ -38,7 +41,7 @@ impl<'a> List<'a> {
     pub fn get(&self, index: usize) -> Option<Value<'a>> {
         match self {
             List::Borrowed(elements) => elements.get(index).cloned(),
-            List::Shared(elements) => elements.get(index).cloned(),
+            List::Shared(elements) | List::Meant(elements, _) => elements.get(index).cloned(),
             List::Host(list) => list.get(index),
             List::Shaped(data, shape) => shape.get(*data, index),
         }
@@ -53,23 +56,33 @@ impl<'a> List<'a> {
     pub fn to_vec(&self) -> Vec<Value<'a>> {
         match self {
             List::Borrowed(elements) => elements.to_vec(),
-            List::Shared(elements) => elements.as_ref().clone(),
+            List::Shared(elements) | List::Meant(elements, _) => elements.as_ref().clone(),
             List::Host(_) | List::Shaped(..) => self.iter().collect(),
+        }
+    }
+
+    /// What gives the list a meaning of its own.
+    pub(super) fn shape(&self) -> Option<&'a dyn ListShape> {
+        match self {
+            List::Shaped(_, shape) | List::Meant(_, shape) => Some(*shape),
+            _ => None,
         }
     }
 
     /// `this + other`
     pub fn concat(&self, other: &Value<'a>) -> Result<Value<'a>, EvalError> {
-        if let List::Shaped(data, shape) = self
-            && let Some(answer) = shape.concat(*data, other)
+        if let Some(shape) = self.shape()
+            && let Some(answer) = shape.concat(self, other)
         {
-            return answer;
+            return answer.map(|elements| Value::List(List::Meant(Arc::new(elements), shape)));
         }
         match other {
             Value::List(other) if self.is_empty() => Ok(Value::List(other.clone())),
             Value::List(other) if other.is_empty() => Ok(Value::List(self.clone())),
             Value::List(other) => {
-                let mut elements = Vec::with_capacity(self.len().saturating_add(other.len()));
+                let length = self.len().saturating_add(other.len());
+                check_elements(length)?;
+                let mut elements = Vec::with_capacity(length);
                 elements.extend(self.iter());
                 elements.extend(other.iter());
                 Ok(Value::list(elements))

@@ -33,7 +33,11 @@ pub(super) fn validate_zone(zone: &str, at: Path<'_>, errors: &mut Errors) {
     if zone.split('/').any(|part| !is_part(part) || matches!(part, "." | "..") || part.starts_with('-')) {
         errors.invalid(at, zone, format!("unknown time zone {zone}"));
     } else if zone.eq_ignore_ascii_case("local") {
-        errors.invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
+        errors.invalid(
+            at,
+            zone,
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        );
     }
 }
 
@@ -129,9 +133,8 @@ fn parse_number(text: &str) -> Result<u64, String> {
     let number: Result<i64, _> = text.parse();
     match number {
         Ok(number) => u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}")),
-        Err(_) => Err(format!(
-            "failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax",
-            quote(text)
-        )),
+        Err(_) => {
+            Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax", quote(text)))
+        }
     }
 }

@@ -25,9 +25,8 @@ pub(super) fn validate_manager(manager: &str, at: Path<'_>, errors: &mut Errors)
         match manager.split_once('/') {
             Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
                 invalid(names::dns1123_subdomain(domain), domain, at, errors);
-                let is_path = path.bytes().all(|byte| {
-                    byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)
-                });
+                let is_path =
+                    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte));
                 if !is_path {
                     let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
                     errors.invalid(at, path, detail);
@@ -55,11 +54,9 @@ pub(super) fn validate_failure(spec: &Value, at: &Path<'_>, errors: &mut Errors)
         let here = list.index(index);
         match rule.text("action") {
             "" => errors.required(here.child("action"), listed(ACTIONS)),
-            "FailIndex" => {
-                if !spec.has("backoffLimitPerIndex") {
-                    let detail = "requires the backoffLimitPerIndex to be set";
-                    errors.invalid(here.child("action"), "FailIndex", detail);
-                }
+            "FailIndex" if !spec.has("backoffLimitPerIndex") => {
+                let detail = "requires the backoffLimitPerIndex to be set";
+                errors.invalid(here.child("action"), "FailIndex", detail);
             }
             action if !ACTIONS.contains(&action) => errors.not_supported(here.child("action"), action, ACTIONS),
             _ => {}
@@ -184,9 +181,7 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     }
     let parse = |part: &str| {
         let quoted = api::go_text::quote(part);
-        let number: i64 = part.parse().map_err(|_| {
-            format!("cannot convert string to integer for index: {quoted}")
-        })?;
+        let number: i64 = part.parse().map_err(|_| format!("cannot convert string to integer for index: {quoted}"))?;
         if number >= completions {
             return Err(format!("too large index: {quoted}"));
         }
@@ -199,7 +194,10 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
         let first = limits.next().unwrap_or_default();
         let second = limits.next();
         if limits.next().is_some() {
-            return Err(format!("the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'", api::go_text::quote(interval)));
+            return Err(format!(
+                "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
+                api::go_text::quote(interval)
+            ));
         }
         let start = parse(first)?;
         if let Some(last) = last.filter(|last| *last >= start) {

@@ -44,9 +44,17 @@ pub(crate) fn warn(text: &str, at: &Path<'_>) -> Option<String> {
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => None,
         Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_none() => (it.to_string() != text).then(|| {
-            format!("{at}: IPv6 address {} should be in RFC 5952 canonical format ({})", quote(text), quote(&it.to_string()))
+            format!(
+                "{at}: IPv6 address {} should be in RFC 5952 canonical format ({})",
+                quote(text),
+                quote(&it.to_string())
+            )
         }),
-        _ => Some(format!("{at}: non-standard IP address {} is invalid: use {}", quote(text), quote(&address.to_string()))),
+        _ => Some(format!(
+            "{at}: non-standard IP address {} is invalid: use {}",
+            quote(text),
+            quote(&address.to_string())
+        )),
     }
 }
 

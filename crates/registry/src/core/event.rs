@@ -124,8 +124,19 @@ fn validate_change(event: &Value, old: &Value, errors: &mut Errors) {
         validate_series(event, errors);
     }
     let names = [
-        "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime",
-        "action", "related", "reportingComponent", "reportingInstance",
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "type",
+        "eventTime",
+        "action",
+        "related",
+        "reportingComponent",
+        "reportingInstance",
     ];
     for name in names.into_iter().filter(|name| !same(event.field(name), old.field(name))) {
         let value = event.field(name);

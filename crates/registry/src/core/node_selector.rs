@@ -60,10 +60,8 @@ pub(crate) fn validate_term(term: &Value, rules: Rules<'_>, at: &Path<'_>, error
         let here = list.index(index);
         match rules.cel {
             Cel::Never => errors.forbidden(here, "CEL expressions are not supported here"),
-            Cel::GateOff => errors.forbidden(
-                here,
-                "node affinity CEL expressions require feature gate TaintTolerationNodeAffinityCEL",
-            ),
+            Cel::GateOff => errors
+                .forbidden(here, "node affinity CEL expressions require feature gate TaintTolerationNodeAffinityCEL"),
             Cel::Compile(compiler) => {
                 expressions::validate(compiler, Place::NodeAffinity, expression, here, errors);
             }
@@ -94,8 +92,7 @@ fn validate_requirement(requirement: &Value, rules: Rules<'_>, at: &Path<'_>, er
         }
         "SemverEq" | "SemverGt" | "SemverLt" if rules.allow_semver => {
             if values.len() != 1 {
-                let detail =
-                    "must be specified single value when `operator` is 'SemverLt' or 'SemverGt' or 'SemverEq'";
+                let detail = "must be specified single value when `operator` is 'SemverLt' or 'SemverGt' or 'SemverEq'";
                 errors.required(at.child("values"), detail);
             }
             for value in requirement.texts("values") {

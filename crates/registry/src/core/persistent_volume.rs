@@ -44,8 +44,19 @@ const SOURCES: &[(&str, &str, &str)] = &[
 
 /// Sources that know the annotation with mount options.
 const MOUNT_OPTIONS: &[&str] = &[
-    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
-    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
 ];
 
 pub(crate) const STRATEGY: Strategy = Strategy {
@@ -86,8 +97,7 @@ fn validate(volume: &Value, old: Option<&Value>, context: &Context<'_>, errors: 
     let old_required = old.map_or(&null, |old| old.field("spec").field("nodeAffinity").field("required"));
     let uses = |test: fn(&Value) -> bool| old_required.list("nodeSelectorTerms").iter().any(test);
     let features = context.features;
-    let allow_cel =
-        features.enabled(Gate::TaintTolerationNodeAffinityCEL) || uses(node_selector::term_uses_cel);
+    let allow_cel = features.enabled(Gate::TaintTolerationNodeAffinityCEL) || uses(node_selector::term_uses_cel);
     let rules = node_selector::Rules {
         allow_bad_values: node_selector::has_bad_values(old_required),
         allow_semver: features.enabled(Gate::TaintTolerationNodeAffinitySemverComparisonOperators)
@@ -152,10 +162,10 @@ fn validate_spec(spec: &Value, name: &str, rules: node_selector::Rules<'_>, erro
     if !class.is_empty() {
         invalid(names::dns1123_subdomain(class), class, at.child("storageClassName"), errors);
     }
-    if let Some(mode) = spec.optional_text("volumeMode") {
-        if !VOLUME_MODES.contains(&mode) {
-            errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
-        }
+    if let Some(mode) = spec.optional_text("volumeMode")
+        && !VOLUME_MODES.contains(&mode)
+    {
+        errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
     }
     if let Some(class) = spec.optional_text("volumeAttributesClassName") {
         let here = at.child("volumeAttributesClassName");
@@ -258,7 +268,10 @@ fn warnings(volume: &Value) -> Vec<String> {
     ];
     let mut warnings = Vec::new();
     for (key, message) in [
-        ("volume.beta.kubernetes.io/storage-class", "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+        (
+            "volume.beta.kubernetes.io/storage-class",
+            "deprecated since v1.8; use \"storageClassName\" attribute instead",
+        ),
         ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
     ] {
         if volume.field("metadata").map("annotations").contains_key(key) {

@@ -163,7 +163,10 @@ fn validate_attributes_class(spec: &Value, old_spec: &Value, old_status: &Value,
 
 fn validate_status(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut Errors) {
     const STATUSES: &[&str] = &[
-        "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
         "NodeResizePending",
     ];
     meta::validate_update(claim, old, errors);
@@ -217,13 +220,13 @@ fn warnings(claim: &Value) -> Vec<String> {
         ));
     }
     for kind in ["requests", "limits"] {
-        if let Some(amount) = claim.field("spec").field("resources").field(kind).quantity("storage") {
-            if amount.milli_value() % 1000 != 0 {
-                let text = api::go_text::quote(&amount.to_string());
-                warnings.push(format!(
-                    "spec.resources.{kind}[storage]: fractional byte value {text} is invalid, must be an integer"
-                ));
-            }
+        if let Some(amount) = claim.field("spec").field("resources").field(kind).quantity("storage")
+            && amount.milli_value() % 1000 != 0
+        {
+            let text = api::go_text::quote(&amount.to_string());
+            warnings.push(format!(
+                "spec.resources.{kind}[storage]: fractional byte value {text} is invalid, must be an integer"
+            ));
         }
     }
     warnings

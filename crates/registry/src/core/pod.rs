@@ -92,9 +92,9 @@ fn validate_metadata_and_spec(pod: &Value, options: &Options<'_>, errors: &mut E
 
 /// All containers of a spec, with the list and index where they stand, in the order in which they are visited.
 pub(crate) fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, usize, &Value)> {
-    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|kind| {
-        spec.list(kind).iter().enumerate().map(move |(index, container)| (kind, index, container))
-    })
+    ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .flat_map(|kind| spec.list(kind).iter().enumerate().map(move |(index, container)| (kind, index, container)))
 }
 
 /// Whether the annotation that orders the deletion of replicas is no 32-bit number in canonical form.

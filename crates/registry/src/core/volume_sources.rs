@@ -12,7 +12,14 @@ use crate::document::Read;
 use crate::meta::invalid;
 
 /// A source by the name of its field; `owner` is the volume's name. Kinds that only pods have are not known here.
-pub(crate) fn validate(kind: &str, source: &Value, owner: &str, is_persistent: bool, at: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate(
+    kind: &str,
+    source: &Value,
+    owner: &str,
+    is_persistent: bool,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
     let require = |names: &[&str], errors: &mut Errors| {
         for name in names.iter().filter(|name| source.text(name).is_empty()) {
             errors.required(at.child(name), "");
@@ -129,15 +136,16 @@ fn validate_host_path(source: &Value, at: &Path<'_>, errors: &mut Errors) {
         return;
     }
     validate_no_backsteps(path, at.child("path"), errors);
-    if let Some(kind) = source.optional_text("type") {
-        if !TYPES.contains(&kind) {
-            errors.not_supported(at.child("type"), kind, TYPES);
-        }
+    if let Some(kind) = source.optional_text("type")
+        && !TYPES.contains(&kind)
+    {
+        errors.not_supported(at.child("type"), kind, TYPES);
     }
 }
 
 fn is_initiator(name: &str) -> bool {
-    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f' | b'A'..=b'F'));
+    let is_hex =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f' | b'A'..=b'F'));
     if let Some(rest) = name.strip_prefix("eui.") {
         return rest.len() == 16 && is_hex(rest);
     }
@@ -155,7 +163,8 @@ fn is_initiator(name: &str) -> bool {
         && authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
     let is_tail = |tail: &str| {
         tail.split(':').all(|part| {
-            !part.is_empty() && !part.contains(|c: char| matches!(c, ',' | ';' | '*' | '&' | '$' | '|') || c.is_ascii_whitespace())
+            !part.is_empty()
+                && !part.contains(|c: char| matches!(c, ',' | ';' | '*' | '&' | '$' | '|') || c.is_ascii_whitespace())
         })
     };
     is_date && is_authority && tail.is_none_or(is_tail)
@@ -174,7 +183,8 @@ fn validate_iscsi(source: &Value, owner: &str, is_persistent: bool, at: &Path<'_
         errors.invalid(at.child("targetportal"), portal, TOO_LONG);
     }
     let has_start = |name: &str| ["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start));
-    let bad_start = if is_persistent { "must be valid format" } else { "must be valid format starting with iqn, eui, or naa" };
+    let bad_start =
+        if is_persistent { "must be valid format" } else { "must be valid format starting with iqn, eui, or naa" };
     let validate_name = |name: &str, here: Path<'_>, errors: &mut Errors| {
         if !has_start(name) {
             errors.invalid(here, name, bad_start);
@@ -275,10 +285,10 @@ fn validate_azure_disk(source: &Value, at: &Path<'_>, errors: &mut Errors) {
             errors.required(at.child(name), "");
         }
     }
-    if let Some(mode) = source.optional_text("cachingMode") {
-        if !matches!(mode, "None" | "ReadOnly" | "ReadWrite") {
-            errors.not_supported(at.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
-        }
+    if let Some(mode) = source.optional_text("cachingMode")
+        && !matches!(mode, "None" | "ReadOnly" | "ReadWrite")
+    {
+        errors.not_supported(at.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
     }
     let Some(kind) = source.optional_text("kind") else { return };
     if !matches!(kind, "Dedicated" | "Managed" | "Shared") {

@@ -139,7 +139,8 @@ fn same_first(object: &mut Value, single: &str, list: &str, key: Option<&str>) {
         Some(first) if first == text => {}
         _ if text.is_empty() => {}
         _ => {
-            let item = key.map_or_else(|| Value::from(&text), |key| Value::Object([(key, text.as_str())].into_iter().collect()));
+            let item = key
+                .map_or_else(|| Value::from(&text), |key| Value::Object([(key, text.as_str())].into_iter().collect()));
             object.set(list, vec![item]);
         }
     }

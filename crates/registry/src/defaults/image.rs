@@ -41,9 +41,10 @@ fn is_domain(text: &str) -> bool {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let is_address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).is_some_and(|host| {
-        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':')
-    });
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|host| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':'));
     let is_component = |part: &str| {
         part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
             && !part.is_empty()

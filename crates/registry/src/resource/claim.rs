@@ -116,9 +116,11 @@ impl<'a> Requests<'a> {
 
     fn has(&self, name: &str) -> bool {
         let (request, sub) = name.split_once('/').map_or((name, None), |(request, sub)| (request, Some(sub)));
-        self.0.iter().rev().find(|it| it.text("name") == request).is_some_and(|it| {
-            sub.is_none_or(|sub| it.list("firstAvailable").iter().any(|it| it.text("name") == sub))
-        })
+        self.0
+            .iter()
+            .rev()
+            .find(|it| it.text("name") == request)
+            .is_some_and(|it| sub.is_none_or(|sub| it.list("firstAvailable").iter().any(|it| it.text("name") == sub)))
     }
 
     /// A reference to a request.

@@ -25,8 +25,7 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
         if !status.has("allocation") {
             findings.written.forbidden(here, "may not be specified when `allocated` is not set");
         } else if is_deleted && status.list("reservedFor").iter().any(is_new) {
-            let detail =
-                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
             findings.written.forbidden(here, detail);
         }
     }

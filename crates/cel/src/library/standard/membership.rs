@@ -37,6 +37,11 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
         Ok(equal) => equal,
         // Values that refuse to be compared are not equal.
         Err(error) if error.kind() == ErrorKind::NoSuchOverload => false,
+        // Nothing more is compared.
+        Err(fatal) if fatal.is_fatal() => {
+            undecided = Some(fatal);
+            true
+        }
         Err(error) => {
             undecided.get_or_insert(error);
             false
@@ -44,11 +49,11 @@ pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Resu
     };
     let found = match list {
         List::Borrowed(elements) => elements.iter().any(is_equal),
-        List::Shared(elements) => elements.iter().any(is_equal),
+        List::Shared(elements) | List::Meant(elements, _) => elements.iter().any(is_equal),
         List::Host(_) | List::Shaped(..) => list.iter().any(|candidate| is_equal(&candidate)),
     };
     match undecided {
-        Some(error) if !found => Err(error),
+        Some(error) if !found || error.is_fatal() => Err(error),
         _ => Ok(found),
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::num::IntErrorKind;
 
 use super::number;
+use crate::value::bounds::check_text;
 use crate::value::{EvalError, List, Value, go_quote};
 
 /// How values are written.
@@ -54,6 +55,7 @@ pub(super) fn format(format: &str, arguments: &List<'_>, style: Style) -> Result
                     let argument = argument.ok_or_else(|| EvalError::other(missing(next)))?;
                     next = next.saturating_add(1);
                     write_clause(&mut output, verb, &argument, style).map_err(|error| error.in_clause())?;
+                    check_text(output.len())?;
                 }
             },
         }
@@ -295,8 +297,12 @@ fn write_value(output: &mut String, value: &Value<'_>, style: Style) -> Result<(
         (Value::List(list), _) => write_list(output, list, style),
         (Value::Map(map), _) => {
             let mut entries = Vec::with_capacity(map.len());
+            let mut length = 0_usize;
             for (key, value) in map.entries() {
-                entries.push((key_text(&key, style)?, element_text(&value, style)?));
+                let (key, value) = (key_text(&key, style)?, element_text(&value, style)?);
+                length = length.saturating_add(key.len()).saturating_add(value.len());
+                check_text(length).map_err(Refusal::Value)?;
+                entries.push((key, value));
             }
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             let separator = if style == Style::Localized { ":" } else { ": " };
@@ -360,6 +366,7 @@ fn write_list(output: &mut String, list: &List<'_>, style: Style) -> Result<(), 
             output.push_str(", ");
         }
         output.push_str(&element_text(&element, style)?);
+        check_text(output.len()).map_err(Refusal::Value)?;
     }
     output.push(']');
     Ok(())

@@ -99,12 +99,22 @@ pub(super) fn validate_init(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
 pub(super) fn validate_ephemeral(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
     // In the order of the struct.
     const FORBIDDEN: &[&str] = &[
-        "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe",
-        "startupProbe", "lifecycle",
+        "ports",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
     ];
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
-    let others: Vec<&str> =
-        ["containers", "initContainers"].iter().flat_map(|kind| pod.spec.list(kind)).map(|it| it.text("name")).collect();
+    let others: Vec<&str> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|kind| pod.spec.list(kind))
+        .map(|it| it.text("name"))
+        .collect();
     let mut seen = others.clone();
     for (index, container) in pod.spec.list("ephemeralContainers").iter().enumerate() {
         let here = at.index(index);

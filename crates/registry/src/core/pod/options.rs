@@ -71,8 +71,10 @@ impl<'a> Options<'a> {
                     })
                 })
             }),
-            allow_bad_selector_values: placement::pod_affinity_terms(spec)
-                .any(|term| meta::has_bad_values(term.field("labelSelector")) || meta::has_bad_values(term.field("namespaceSelector"))),
+            allow_bad_selector_values: placement::pod_affinity_terms(spec).any(|term| {
+                meta::has_bad_values(term.field("labelSelector"))
+                    || meta::has_bad_values(term.field("namespaceSelector"))
+            }),
             allow_bad_affinity_values: required.is_some_and(node_selector::has_bad_values),
             allow_bad_spread_selector: placement::has_bad_spread_selector(spec),
             old_breaks_match_label_keys: placement::breaks_match_label_keys(spec),

@@ -61,9 +61,12 @@ pub(super) fn status(pod: &mut Value, old: &Value, _: &Context<'_>) {
     let old_status = old.field("status");
     let status = pod.make("status");
     status.set_default("qosClass", old_status.field("qosClass").clone());
-    for name in
-        ["resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses", "observedGeneration"]
-    {
+    for name in [
+        "resourceClaimStatuses",
+        "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
+        "observedGeneration",
+    ] {
         if !status.has(name) && old_status.has(name) {
             status.set(name, old_status.field(name).clone());
         }
@@ -72,11 +75,8 @@ pub(super) fn status(pod: &mut Value, old: &Value, _: &Context<'_>) {
     let mut used = vec![false; old_status.list("conditions").len()];
     for condition in status.list_mut("conditions") {
         let kind = condition.text("type").to_owned();
-        let previous = old_status
-            .list("conditions")
-            .iter()
-            .zip(&mut used)
-            .find(|(it, used)| !**used && it.text("type") == kind);
+        let previous =
+            old_status.list("conditions").iter().zip(&mut used).find(|(it, used)| !**used && it.text("type") == kind);
         if let Some((previous, used)) = previous {
             *used = true;
             let generation = previous.int("observedGeneration");
@@ -106,7 +106,8 @@ pub(super) fn resize(pod: &mut Value, old: &Value, _: &Context<'_>) {
         let mut merged = old_spec.clone();
         merged.set("resources", spec.field("resources").clone());
         for kind in ["containers", "initContainers"] {
-            let names = |spec: &Value| -> Vec<String> { spec.list(kind).iter().map(|it| it.text("name").to_owned()).collect() };
+            let names =
+                |spec: &Value| -> Vec<String> { spec.list(kind).iter().map(|it| it.text("name").to_owned()).collect() };
             if names(&spec) != names(old_spec) {
                 // Renamed or reordered containers are refused later.
                 merged.set(kind, spec.field(kind).clone());

@@ -79,8 +79,7 @@ fn validate_handler(handler: &Value, grace: Option<i64>, at: &Path<'_>, errors: 
             "sleep" => {
                 let seconds = action.int("seconds");
                 if let Some(grace) = grace.filter(|grace| seconds < 0 || seconds > *grace) {
-                    let detail =
-                        format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                    let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
                     errors.invalid(here, seconds, detail);
                 }
             }

@@ -125,7 +125,8 @@ fn mask(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) -> Value {
     if old.list("schedulingGates").is_empty() {
         return masked;
     }
-    let is_narrowed = old.map("nodeSelector").iter().all(|(key, value)| new.map("nodeSelector").get(key) == Some(value));
+    let is_narrowed =
+        old.map("nodeSelector").iter().all(|(key, value)| new.map("nodeSelector").get(key) == Some(value));
     if !is_narrowed {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         let shown = match new.field("nodeSelector") {
@@ -135,7 +136,8 @@ fn mask(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) -> Value {
         errors.invalid(at.child("nodeSelector"), shown, detail);
     }
     masked.set("nodeSelector", old.field("nodeSelector").clone());
-    let (new_affinity, old_affinity) = (new.field("affinity").field("nodeAffinity"), old.field("affinity").field("nodeAffinity"));
+    let (new_affinity, old_affinity) =
+        (new.field("affinity").field("nodeAffinity"), old.field("affinity").field("nodeAffinity"));
     if !same(new_affinity, old_affinity) {
         let affinity = at.child("affinity");
         validate_node_affinity(new_affinity, old_affinity, &affinity.child("nodeAffinity"), errors);

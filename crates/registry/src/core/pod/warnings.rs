@@ -69,7 +69,9 @@ pub(crate) fn deprecated_label(key: &str) -> Option<String> {
         "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
         "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
         "beta.kubernetes.io/os" => return Some("deprecated since v1.14; use \"kubernetes.io/os\" instead".to_owned()),
-        "beta.kubernetes.io/arch" => return Some("deprecated since v1.14; use \"kubernetes.io/arch\" instead".to_owned()),
+        "beta.kubernetes.io/arch" => {
+            return Some("deprecated since v1.14; use \"kubernetes.io/arch\" instead".to_owned());
+        }
         _ => return None,
     };
     Some(format!("deprecated since v1.17; use \"{replacement}\" instead"))
@@ -89,10 +91,7 @@ pub(crate) fn node_selector_term(term: &Value, checks_values: bool, at: &Path<'_
             let values = here.child("values");
             for (index, value) in requirement.texts("values").enumerate() {
                 for complaint in names::label_value(value) {
-                    warnings.push(format!(
-                        "{}: {value} is invalid, {complaint}",
-                        values.index(index)
-                    ));
+                    warnings.push(format!("{}: {value} is invalid, {complaint}", values.index(index)));
                 }
             }
         }

@@ -1,0 +1,60 @@
+//! Which labels, fields and attributes an expression can depend on.
+
+use super::{Keys, Reads};
+use crate::environments::{Dialect, device, node_affinity, toleration};
+
+#[track_caller]
+fn label_keys(expression: &str) -> Vec<String> {
+    let environment = node_affinity::environment(Dialect::CELPLANE).unwrap();
+    let compiled = environment.compile(expression).unwrap();
+    match Reads::of(compiled.typed()).keys_of(&["node", "labels"]) {
+        Keys::Some(keys) => keys.into_iter().map(str::to_owned).collect(),
+        Keys::All => vec!["*".to_owned()],
+    }
+}
+
+#[track_caller]
+fn taint_fields(expression: &str) -> Vec<String> {
+    let compiled = toleration::environment(Dialect::CELPLANE).unwrap().compile(expression).unwrap();
+    match Reads::of(compiled.typed()).keys_of(&["taint"]) {
+        Keys::Some(keys) => keys.into_iter().map(str::to_owned).collect(),
+        Keys::All => vec!["*".to_owned()],
+    }
+}
+
+#[test]
+fn named_keys_are_told() {
+    assert_eq!(label_keys("node.labels['zone'] == 'a' || has(node.labels.rack)"), ["rack", "zone"]);
+    assert_eq!(label_keys("'gpu' in node.labels && node.labels[?'arch'].orValue('') != 'arm'"), ["arch", "gpu"]);
+    assert_eq!(label_keys("node.labels.?tier.hasValue()"), ["tier"]);
+    assert!(label_keys("1 < 2").is_empty());
+}
+
+#[test]
+fn what_cannot_be_told_is_everything() {
+    assert_eq!(label_keys("node.labels.exists(k, k.startsWith('gpu.') && node.labels[k] == 'true')"), ["*"]);
+    assert_eq!(label_keys("size(node.labels) > 3"), ["*"]);
+    assert_eq!(label_keys("node.labels['a' + 'b'] == 'c'"), ["*"]);
+    assert_eq!(label_keys("dyn(node) == dyn(node)"), ["*"]);
+}
+
+#[test]
+fn a_computed_key_reads_what_it_is_computed_from() {
+    assert_eq!(label_keys("{'a': 1}[node.labels['x']] == 1"), ["x"]);
+}
+
+#[test]
+fn fields_of_a_taint_are_told() {
+    assert_eq!(taint_fields("taint.key.startsWith('a') && taint.effect == 'NoExecute'"), ["effect", "key"]);
+    assert_eq!(taint_fields("has(taint.timeAdded)"), ["timeAdded"]);
+    assert_eq!(taint_fields("[taint].all(t, t.key == 'a')"), ["*"]);
+}
+
+#[test]
+fn attributes_of_a_device_are_told_by_domain_and_name() {
+    let expression = "device.attributes['gpu.example.com'].model == 'a100' && device.driver == 'gpu.example.com'";
+    let compiled = device::environment(Dialect::CELPLANE).unwrap().compile(expression).unwrap();
+    let reads = Reads::of(compiled.typed());
+    let paths: Vec<String> = reads.paths().map(|path| path.join("/")).collect();
+    assert_eq!(paths, ["device/attributes/gpu.example.com/model", "device/driver"]);
+}

@@ -1,0 +1,51 @@
+//! How large values can get, so that a short expression cannot fill the memory or run on and on.
+//!
+//! Costs are the reference's, and it has several calls cheap whose results grow with every call: `format`, `replace`, the
+//! sum of two lists. The reference ends when the memory ends; here such a call fails, and nothing absorbs that.
+
+use super::{Bytes, ErrorKind, EvalError, List, Str, Value};
+
+/// How long a text or octets can get that a call makes.
+pub(crate) const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// How long a list can get that a call makes.
+pub(crate) const ELEMENTS_MAX: usize = 4 << 20;
+
+/// How much all calls of one evaluation can make, together.
+pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 20;
+
+/// About what one element of a list takes.
+const ELEMENT_BYTES: u64 = 32;
+
+/// How many pairs of elements one comparison of two values looks at.
+pub(crate) const COMPARISONS_MAX: u32 = 1 << 20;
+
+/// How much of a value is shown in a message.
+pub(crate) const SHOWN_BYTES_MAX: usize = 256 << 10;
+
+/// The error of a call that would exceed a bound.
+#[cold]
+pub(crate) fn too_large() -> EvalError {
+    EvalError::new(ErrorKind::TooLarge, "operation cancelled: value too large")
+}
+
+/// A text or octets of so many bytes can be made.
+pub(crate) fn check_text(bytes: usize) -> Result<(), EvalError> {
+    if bytes > TEXT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
+}
+
+/// A list of so many elements can be made.
+pub(crate) fn check_elements(elements: usize) -> Result<(), EvalError> {
+    if elements > ELEMENTS_MAX { Err(too_large()) } else { Ok(()) }
+}
+
+/// About how many bytes of its own the result of a call takes; what it shares counts too.
+#[inline]
+pub(crate) fn result_bytes(value: &Value<'_>) -> u64 {
+    match value {
+        Value::String(Str::Shared(text)) => text.len() as u64,
+        Value::Bytes(Bytes::Shared(octets)) => octets.len() as u64,
+        Value::List(List::Shared(elements)) => (elements.len() as u64).saturating_mul(ELEMENT_BYTES),
+        _ => 0,
+    }
+}

@@ -1,0 +1,262 @@
+//! What is wrong with the objects of a file.
+
+use api::features::Features;
+use api::field::{ErrorType, Errors, Path};
+use api::json::{Position, Value};
+use api::types;
+use cel::cost::Cost;
+use registry::admit::{self, Refused};
+use registry::expressions::{Environments, Place, Refusal};
+use registry::resources;
+use registry::strategy::Context;
+
+use crate::gated_uses::{self, Field, Use};
+use crate::manifests::{Manifest, Manifests, Source};
+
+/// Decides about manifests.
+#[derive(Debug)]
+pub(super) struct Judge {
+    features: Features,
+    environments: Environments,
+    with_costs: bool,
+}
+
+/// What was found in a file.
+#[derive(Debug)]
+pub(super) struct FileReport {
+    /// The file.
+    pub(super) name: String,
+    /// Why it could not be read, or not to its end.
+    pub(super) unreadable: Option<(Option<Position>, String)>,
+    /// Its objects.
+    pub(super) objects: Vec<ObjectReport>,
+}
+
+/// What was found in an object.
+#[derive(Debug)]
+pub(super) struct ObjectReport {
+    /// Kind and name.
+    pub(super) title: String,
+    /// Where it starts.
+    pub(super) position: Position,
+    /// What is wrong.
+    pub(super) findings: Vec<Finding>,
+    /// What the server would warn about.
+    pub(super) warnings: Vec<String>,
+    /// Its expressions and what they may cost.
+    pub(super) costs: Vec<(Position, String, Cost)>,
+    /// Only gated fields were checked: the registry does not know the kind.
+    pub(super) is_partial: bool,
+}
+
+/// An error at a field.
+#[derive(Debug)]
+pub(super) struct Finding {
+    /// Where.
+    pub(super) position: Position,
+    /// The field's path, empty where the error is about the object.
+    pub(super) path: String,
+    /// The machine-readable reason.
+    pub(super) reason: &'static str,
+    /// What is wrong.
+    pub(super) message: String,
+}
+
+impl Judge {
+    pub(super) fn new(features: Features, with_costs: bool) -> anyhow::Result<Self> {
+        Ok(Judge { features, environments: Environments::new()?, with_costs })
+    }
+
+    /// Reads a file and judges its objects.
+    pub(super) fn file(&self, source: &Source) -> FileReport {
+        let manifests = match source.read() {
+            Ok(manifests) => manifests,
+            Err(error) => {
+                let name = match source {
+                    Source::File(path) => path.display().to_string(),
+                    Source::StandardInput => "<stdin>".to_owned(),
+                };
+                return FileReport { name, unreadable: Some((None, format!("{error:#}"))), objects: Vec::new() };
+            }
+        };
+        let objects = manifests.objects.iter().map(|manifest| self.object(&manifests, manifest)).collect();
+        let error = manifests.error.as_ref();
+        let unreadable = error.map(|error| (Some(manifests.position(error.offset)), error.message.clone()));
+        FileReport { name: manifests.name, unreadable, objects }
+    }
+
+    fn object(&self, file: &Manifests, manifest: &Manifest) -> ObjectReport {
+        let mut report = ObjectReport {
+            title: manifest.title(),
+            position: file.position(manifest.offset()),
+            findings: Vec::new(),
+            warnings: Vec::new(),
+            costs: Vec::new(),
+            is_partial: false,
+        };
+        for (path, offset) in &manifest.duplicates {
+            report.findings.push(Finding {
+                position: file.position(*offset),
+                path: path.clone(),
+                reason: "BadRequest",
+                message: format!("duplicate field {path:?}"),
+            });
+        }
+        let uses = gated_uses::find(&manifest.value);
+        let find = |path: &str| file.position_of(manifest, path);
+        if manifest.kind().is_empty() || manifest.api_version().is_empty() {
+            let message = "Object 'Kind' or 'apiVersion' is missing".to_owned();
+            report.findings.push(Finding { position: find(""), path: String::new(), reason: "BadRequest", message });
+            return report;
+        }
+        match resources::find_by_api_version(manifest.api_version(), manifest.kind()) {
+            Some(resource) => self.admit(resource, manifest, &find, &mut report),
+            None => self.check_uses(manifest, &uses, &find, &mut report),
+        }
+        if self.with_costs {
+            let costs = uses.iter().filter_map(|it| {
+                let compiled = self.environments.compile(place(it.field)?, it.text).ok()?;
+                Some((find(&it.path), it.path.clone(), compiled.cost()))
+            });
+            report.costs.extend(costs);
+        }
+        report
+    }
+
+    /// As the server does it.
+    fn admit(
+        &self,
+        resource: &registry::strategy::Resource,
+        manifest: &Manifest,
+        find: &dyn Fn(&str) -> Position,
+        report: &mut ObjectReport,
+    ) {
+        let namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default");
+        let context = Context {
+            features: self.features,
+            expressions: &self.environments,
+            namespace: if resource.is_namespaced { namespace } else { "" },
+            now: "2000-01-01T00:00:00Z",
+            uid: "00000000-0000-4000-8000-000000000001",
+            name_suffix: "bcdfg",
+            namespace_allows_admin_access: false,
+        };
+        let mut plain = |message: String| {
+            let path = message.split('"').nth(1).unwrap_or_default().to_owned();
+            report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
+        };
+        match admit::create(resource, &manifest.value, &context) {
+            Ok(accepted) => {
+                accepted.strict_errors.into_iter().for_each(&mut plain);
+                report.warnings = accepted.warnings;
+            }
+            Err(Refused::Invalid { errors, strict_errors, .. }) => {
+                strict_errors.into_iter().for_each(&mut plain);
+                report.findings.extend(findings(&errors, find));
+            }
+            Err(other) => plain(other.to_string()),
+        }
+    }
+
+    /// What can be said of kinds that the registry does not know: their fields, and their gated fields.
+    fn check_uses(
+        &self,
+        manifest: &Manifest,
+        uses: &[Use<'_>],
+        find: &dyn Fn(&str) -> Position,
+        report: &mut ObjectReport,
+    ) {
+        report.is_partial = true;
+        if let Some(of) = types::by_api_version(manifest.api_version(), manifest.kind()) {
+            let decoded = types::decode(of, &manifest.value);
+            let (paths, error) = match decoded {
+                Ok(decoded) => (decoded.unknown_fields, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            let unknown = paths.into_iter().map(|path| (format!("unknown field {path:?}"), path));
+            for (message, path) in unknown.chain(error.map(|error| (error, String::new()))) {
+                report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
+            }
+        }
+        let mut errors = Errors::new();
+        for it in uses {
+            let path = shown_path(it, &manifest.value);
+            let at = Path::new(&path);
+            if !it.needs.are_met(self.features) {
+                gate_off(it, at, &mut errors);
+            } else if let Some(place) = place(it.field) {
+                if let Err(refusal) = self.environments.compile(place, it.text) {
+                    refuse(it, refusal, at, &mut errors);
+                }
+            }
+        }
+        report.findings.extend(findings(&errors, find));
+    }
+}
+
+/// The path as Kubernetes prints it: columns of a definition with one version stand without the version.
+fn shown_path(it: &Use<'_>, object: &Value) -> String {
+    let versions = object.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+    match (it.field, versions) {
+        (Field::PrinterColumn(_), [_]) => it.path.replacen("versions[0].", "", 1),
+        _ => it.path.clone(),
+    }
+}
+
+fn findings(errors: &Errors, find: &dyn Fn(&str) -> Position) -> Vec<Finding> {
+    let finding = |error: &api::field::Error| Finding {
+        position: find(&error.field),
+        path: error.field.clone(),
+        reason: error.error_type.reason(),
+        message: error.body(),
+    };
+    errors.iter().map(finding).collect()
+}
+
+/// What validation says to an expression that cannot be used.
+fn refuse(it: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
+    match (it.field, refusal) {
+        (_, Refusal::TooLong { max }) => errors.too_long(at, max),
+        // What the compiler says of a column is an internal error of the whole column in Kubernetes.
+        (Field::PrinterColumn(_), Refusal::Invalid(detail) | Refusal::Internal(detail)) => {
+            let column = at.to_string();
+            let column = Path::new(column.trim_end_matches(".expression"));
+            errors.internal(column, format!("CEL compilation failed for {} rules: {detail}", it.text));
+        }
+        (_, Refusal::Invalid(detail)) => errors.invalid(at, it.text, detail),
+        (_, Refusal::TooCostly(detail)) => errors.forbidden(at, detail),
+        (_, Refusal::Internal(detail)) => errors.internal(at, detail),
+        (_, _) => errors.internal(at, "the expression cannot be used"),
+    }
+}
+
+/// What validation says to a field whose gate is off.
+fn gate_off(it: &Use<'_>, at: Path<'_>, errors: &mut Errors) {
+    let gate = it.needs.0.first().map_or("", |gate| gate.name());
+    let what = match it.field {
+        Field::TolerationExpression => "toleration CEL expressions require",
+        Field::AffinityExpression => "node affinity CEL expressions require",
+        Field::DeviceConstraint => "device constraint CEL expressions require",
+        Field::PrinterColumn(_) => "CEL printer columns require",
+        Field::TolerationOperator => {
+            errors.not_supported(at, it.text, &["Equal", "Exists"]);
+            return;
+        }
+        Field::AffinityOperator => {
+            errors.push(api::field::Error::new(ErrorType::Invalid, &at, it.text, "not a valid selector operator"));
+            return;
+        }
+    };
+    errors.forbidden(at, format!("{what} feature gate {gate}"));
+}
+
+fn place(field: Field<'_>) -> Option<Place<'_>> {
+    static NO_SCHEMA: Value = Value::Null;
+    Some(match field {
+        Field::TolerationExpression => Place::Toleration,
+        Field::AffinityExpression => Place::NodeAffinity,
+        Field::DeviceConstraint => Place::DeviceConstraint,
+        Field::PrinterColumn(schema) => Place::PrinterColumn(schema.unwrap_or(&NO_SCHEMA)),
+        Field::TolerationOperator | Field::AffinityOperator => return None,
+    })
+}

@@ -1,0 +1,93 @@
+//! `celplane why`: why does a pod fit a node, or not?
+//!
+//! Judges a pod against nodes and volumes from files: what taints, tolerations, node affinity and volume affinity decide.
+//! Exit code 0: some node fits; 1: none does; 2: something could not be read.
+
+mod cluster;
+mod judge;
+mod report;
+
+use std::process::ExitCode;
+
+use api::features::Features;
+use cluster::Cluster;
+use judge::NodeReport;
+
+use crate::compile_cache::compile_cache;
+use crate::style::{Style, When};
+
+/// Explain where a pod can run: what taints, node affinity and volumes decide, node by node.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The pod: a file, or `-` for standard input. A workload stands for the pods it makes.
+    #[arg(short, long, value_name = "FILE")]
+    pod: String,
+
+    /// Which pod of the file, by name; by default the first.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// The cluster: files or directories with nodes, volumes and claims. Nodes in the pod's file count as well.
+    #[arg(short, long = "filename", value_name = "FILE")]
+    filenames: Vec<String>,
+
+    /// Show each taint and term for this node.
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    node: Option<String>,
+
+    /// Show each taint and term for all nodes.
+    #[arg(long)]
+    all: bool,
+
+    /// Which features are on, as `A=true,B=false`; by default the five proposals are, as with `celplane up`.
+    #[arg(long, default_value = "", value_name = "GATES")]
+    feature_gates: String,
+
+    /// How to print.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+
+    /// When to use color.
+    #[arg(long, value_enum, default_value = "auto")]
+    color: When,
+}
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// One JSON object, with every detail.
+    Json,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let (cluster, nodes) = match self.judge() {
+            Ok(judged) => judged,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                return Ok(ExitCode::from(2));
+            }
+        };
+        let is_shown = |name: &str| self.all || self.node.as_deref() == Some(name);
+        match self.output {
+            Output::Text => report::text(&cluster, &nodes, is_shown, Style::of_stdout(self.color))?,
+            Output::Json => report::json(&cluster, &nodes)?,
+        }
+        let fits = nodes.iter().any(NodeReport::fits);
+        Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn judge(&self) -> anyhow::Result<(Cluster, Vec<NodeReport>)> {
+        let gates = Features::all_proposals().with_flag(&self.feature_gates)?;
+        let cluster = Cluster::load(&self.pod, self.name.as_deref(), &self.filenames)?;
+        let nodes = judge::judge(&cluster, &compile_cache()?, gates.into());
+        if let Some(name) = &self.node
+            && !nodes.iter().any(|node| node.name == *name)
+        {
+            anyhow::bail!("there is no node `{name}`");
+        }
+        Ok((cluster, nodes))
+    }
+}

@@ -1,0 +1,242 @@
+//! Reports: a table of nodes, details below, or JSON.
+
+use std::io::{self, Write};
+
+use api::core::v1::Taint;
+use matching::explain::{Evaluation, Reason, TermReason, toleration_text};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::judge::NodeReport;
+use crate::style::Style;
+
+const HEADER: [&str; 6] = ["NODE", "FITS", "TAINTS", "NODE AFFINITY", "VOLUMES", "PREFERRED"];
+
+/// For people.
+pub(super) fn text(
+    cluster: &Cluster,
+    nodes: &[NodeReport],
+    is_shown: impl Fn(&str) -> bool,
+    style: Style,
+) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let fitting = nodes.iter().filter(|node| node.fits()).count();
+    writeln!(out, "{}: {fitting} of {} nodes fit", style.bold(&cluster.title), nodes.len())?;
+    let rows: Vec<[String; 6]> = nodes.iter().map(|node| row(cluster, node)).collect();
+    let mut widths = HEADER.map(|title| title.chars().count());
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let header = HEADER.map(str::to_owned);
+    writeln!(out, "{}", style.bold(line(&header, &widths)))?;
+    for (row, node) in rows.iter().zip(nodes) {
+        let text = line(row, &widths);
+        writeln!(out, "{}", if node.fits() { style.good(text) } else { style.bad(text) })?;
+    }
+    writeln!(out, "{}", style.dim("judged: taints and tolerations, node selector and affinity, volume affinity"))?;
+    for node in nodes.iter().filter(|node| is_shown(&node.name)) {
+        details(cluster, node, style, &mut out)?;
+    }
+    out.flush()
+}
+
+fn line(cells: &[String; 6], widths: &[usize; 6]) -> String {
+    let cells = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+    cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+fn row(cluster: &Cluster, node: &NodeReport) -> [String; 6] {
+    let untolerated = node.untolerated.and_then(|index| node.taints.get(index));
+    let soft = node.soft_count();
+    let taints = match untolerated {
+        Some((taint, _)) => format!("untolerated {}", taint_text(taint)),
+        None if node.is_cordoned => "unschedulable".to_owned(),
+        None if node.taints.is_empty() => "none".to_owned(),
+        None if soft > 0 => format!("tolerated but for {soft} of PreferNoSchedule"),
+        None => "tolerated".to_owned(),
+    };
+    let has_affinity = node.required.is_some() || !cluster.spec.node_selector.is_empty();
+    let affinity = match (has_affinity, node.affinity_holds) {
+        (false, _) => "none".to_owned(),
+        (true, true) => match node.required.iter().flatten().find(|term| term.matches) {
+            Some(term) => format!("term {} matches", term.index),
+            None => "matches".to_owned(),
+        },
+        (true, false) => "does not match".to_owned(),
+    };
+    let volumes = match node.volumes.iter().find(|volume| !volume.holds) {
+        _ if node.volumes.is_empty() => "none".to_owned(),
+        Some(volume) => format!("{}: {}", volume.claim, volume.detail),
+        None => "reachable".to_owned(),
+    };
+    let score = match &node.preferred_error {
+        Some(_) => "error".to_owned(),
+        None if node.preferred.is_empty() => "-".to_owned(),
+        None => format!("+{}", node.score),
+    };
+    let fits = if node.fits() { "yes" } else { "no" };
+    [node.name.clone(), fits.to_owned(), taints, affinity, volumes, score]
+}
+
+fn taint_text(taint: &Taint) -> String {
+    format!("{{{}: {}}}:{}", taint.key, taint.value, taint.effect)
+}
+
+fn details(cluster: &Cluster, node: &NodeReport, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{}", style.bold(format!("node {}", node.name)))?;
+    for (taint, reason) in &node.taints {
+        let verdict = match (reason.tolerated_by, reason.rejects) {
+            (Some(index), _) => style.good(format!("tolerated by toleration {index}")),
+            (None, true) => style.bad("not tolerated"),
+            (None, false) => style.warning("not tolerated, counts against the node"),
+        };
+        writeln!(out, "  taint {}: {verdict}", taint_text(taint))?;
+        for (index, it) in reason.tolerations.iter().enumerate() {
+            one(&format!("toleration {index}"), it, "    ", style, out)?;
+        }
+        if reason.tolerations.is_empty() {
+            writeln!(out, "    {}", style.dim("the pod has no tolerations"))?;
+        }
+    }
+    if node.is_cordoned {
+        writeln!(out, "  {}", style.bad("the node is unschedulable, and no toleration tolerates that"))?;
+    }
+    for reason in &node.node_selector {
+        one("", reason, "  ", style, out)?;
+    }
+    for it in node.required.iter().flatten() {
+        term("required term", it, style, out)?;
+    }
+    if cluster.spec.affinity.is_some() && node.required.as_ref().is_some_and(Vec::is_empty) {
+        writeln!(out, "  {}", style.bad("required node affinity without terms matches no node"))?;
+    }
+    for it in &node.preferred {
+        let adds = if it.matches { it.weight.unwrap_or(0) } else { 0 };
+        term(&format!("preferred term (weight {}, adds {adds})", it.weight.unwrap_or(0)), it, style, out)?;
+    }
+    if let Some(error) = &node.preferred_error {
+        writeln!(out, "  {}", style.bad(format!("preferred terms: {error}")))?;
+    }
+    for volume in &node.volumes {
+        let name = volume.volume.as_deref().map(|name| format!(" → volume {name}")).unwrap_or_default();
+        let detail = if volume.holds { style.good(&volume.detail) } else { style.bad(&volume.detail) };
+        writeln!(out, "  claim {}{name}: {detail}", volume.claim)?;
+        for it in volume.terms.iter().flatten() {
+            term("volume term", it, style, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn term(what: &str, term: &TermReason, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let verdict = if term.matches { style.good("matches") } else { style.bad("does not match") };
+    writeln!(out, "  {what} {}: {verdict}", term.index)?;
+    for part in &term.parts {
+        one("", part, "    ", style, out)?;
+    }
+    Ok(())
+}
+
+fn one(label: &str, reason: &Reason, indent: &str, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let verdict = if reason.holds { style.good("true") } else { style.bad("false") };
+    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+    let cost = reason.evaluation.as_ref().map(|it| style.dim(format!("  (cost {} of at most {})", it.cost, it.cost_max)));
+    writeln!(out, "{indent}{label}{} → {verdict}{}", reason.what.trim(), cost.unwrap_or_default())?;
+    if let Some(detail) = &reason.detail {
+        for line in detail.lines() {
+            writeln!(out, "{indent}  {}", style.warning(line))?;
+        }
+    }
+    let steps = reason.evaluation.iter().flat_map(|evaluation| &evaluation.steps);
+    for step in steps.filter(|step| step.text != reason.what.trim()) {
+        let value = match &step.value {
+            Ok(value) => value.clone(),
+            Err(error) => format!("error: {error}"),
+        };
+        writeln!(out, "{indent}  {}", style.dim(format!("{} = {value}  (cost so far {})", step.text, step.cost)))?;
+    }
+    Ok(())
+}
+
+/// One JSON object with every detail.
+pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport]) -> io::Result<()> {
+    let tolerations: Vec<String> = cluster.spec.tolerations.iter().map(toleration_text).collect();
+    let nodes: Vec<Value> = nodes.iter().map(|it| node_json(cluster, it)).collect();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let judged = ["taints", "nodeAffinity", "volumes"];
+    let document = json!({"pod": cluster.title, "judged": judged, "tolerations": tolerations, "nodes": nodes});
+    serde_json::to_writer_pretty(&mut out, &document)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+fn node_json(cluster: &Cluster, node: &NodeReport) -> Value {
+    let taints: Vec<Value> = node
+        .taints
+        .iter()
+        .map(|(taint, reason)| {
+            json!({
+                "key": taint.key.as_str(), "value": taint.value.as_str(), "effect": taint.effect.as_str(),
+                "toleratedBy": reason.tolerated_by, "rejects": reason.rejects,
+                "tolerations": reason.tolerations.iter().map(reason_json).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let volumes: Vec<Value> = node
+        .volumes
+        .iter()
+        .map(|it| {
+            json!({
+                "claim": it.claim, "volume": it.volume, "holds": it.holds, "detail": it.detail,
+                "terms": it.terms.iter().flatten().map(term_json).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let has_affinity = node.required.is_some() || !cluster.spec.node_selector.is_empty();
+    json!({
+        "name": node.name,
+        "fits": node.fits(),
+        "unschedulable": node.is_cordoned,
+        "firstUntoleratedTaint": node.untolerated,
+        "taints": taints,
+        "nodeSelector": node.node_selector.iter().map(reason_json).collect::<Vec<_>>(),
+        "nodeAffinity": {
+            "isRequired": has_affinity,
+            "matches": node.affinity_holds,
+            "terms": node.required.iter().flatten().map(term_json).collect::<Vec<_>>(),
+        },
+        "preferred": {
+            "score": node.score,
+            "error": node.preferred_error,
+            "terms": node.preferred.iter().map(term_json).collect::<Vec<_>>(),
+        },
+        "volumes": volumes,
+    })
+}
+
+fn term_json(term: &TermReason) -> Value {
+    let parts: Vec<Value> = term.parts.iter().map(reason_json).collect();
+    json!({"index": term.index, "weight": term.weight, "matches": term.matches, "parts": parts})
+}
+
+fn reason_json(reason: &Reason) -> Value {
+    let evaluation = reason.evaluation.as_ref().map(evaluation_json);
+    json!({"what": reason.what, "holds": reason.holds, "detail": reason.detail, "evaluation": evaluation})
+}
+
+fn evaluation_json(evaluation: &Evaluation) -> Value {
+    let steps: Vec<Value> = evaluation
+        .steps
+        .iter()
+        .map(|step| match &step.value {
+            Ok(value) => json!({"text": step.text, "value": value, "cost": step.cost}),
+            Err(error) => json!({"text": step.text, "error": error, "cost": step.cost}),
+        })
+        .collect();
+    json!({
+        "result": evaluation.result.as_ref().ok(), "error": evaluation.result.as_ref().err(),
+        "cost": evaluation.cost, "costMax": evaluation.cost_max, "steps": steps, "omittedSteps": evaluation.omitted,
+    })
+}

@@ -1,0 +1,268 @@
+//! `celplane check`, `why` and `scan`, as they are called from a shell, on the examples and on made-up manifests.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+
+/// Exit code, standard output and standard error of a run, with `input` on standard input.
+fn run(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_celplane"))
+        .args(arguments)
+        .current_dir(EXAMPLES)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(arguments: &[&str], input: &str) -> (i32, Value) {
+    let (code, output, errors) = run(arguments, input);
+    (code, serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error}: {output} {errors}")))
+}
+
+#[test]
+fn the_stories_are_accepted_with_their_gates_on() {
+    let (code, output, _) = run(&["check", "-f", ".", "--feature-gates", "AllAlpha=true"], "");
+    assert_eq!(code, 0, "{output}");
+    assert!(output.ends_with(" 0 refused\n"), "{output}");
+}
+
+#[test]
+fn the_stories_are_refused_with_the_documented_texts_when_gates_are_off() {
+    let affinity = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]";
+    let toleration_cel =
+        "spec.tolerations[0].expression: Forbidden: toleration CEL expressions require feature gate TaintTolerationCEL";
+    let affinity_cel = format!(
+        "{affinity}.matchCELExpressions[0]: Forbidden: node affinity CEL expressions require feature gate TaintTolerationNodeAffinityCEL"
+    );
+    let affinity_semver =
+        format!("{affinity}.matchExpressions[0].operator: Invalid value: \"SemverGt\": not a valid selector operator");
+    let constraint = "spec.spec.devices.constraints[0].cel.expression: Forbidden: device constraint CEL expressions require feature gate DRACELDeviceConstraint";
+    let column = |index: usize| {
+        format!(
+            "spec.additionalPrinterColumns[{index}].expression: Forbidden: CEL printer columns require feature gate CRDAdditionalPrinterColumnCEL"
+        )
+    };
+    let cases: [(&str, &str); 17] = [
+        ("tolerations/story-1-key-prefix.yaml", toleration_cel),
+        ("tolerations/story-2-kernel-version.yaml", toleration_cel),
+        ("tolerations/story-3-regex.yaml", toleration_cel),
+        ("tolerations-and-node-affinity/story-1-or.yaml", toleration_cel),
+        ("tolerations-and-node-affinity/story-2-taint-version.yaml", toleration_cel),
+        ("tolerations-and-node-affinity/story-3-rack.yaml", &affinity_cel),
+        ("tolerations-and-node-affinity/story-4-kubelet-version.yaml", &affinity_cel),
+        ("semver-operators/story-1-kubelet-version.yaml", &affinity_semver),
+        (
+            "semver-operators/story-2-older-cni.yaml",
+            "spec.tolerations[0].operator: Unsupported value: \"SemverLt\": supported values: \"Equal\", \"Exists\"",
+        ),
+        ("semver-operators/story-3-container-runtime.yaml", &affinity_semver),
+        (
+            "semver-operators/story-4-volume.yaml",
+            "nodeSelectorTerms[0].matchExpressions[0].operator: Invalid value: \"SemverGt\": not a valid selector operator",
+        ),
+        ("device-constraints/story-1-connected.yaml", constraint),
+        ("device-constraints/story-2-grid.yaml", constraint),
+        ("printer-columns/story-1-nested-lists.yaml", &column(1)),
+        ("printer-columns/story-2-ready-condition.yaml", &column(0)),
+        ("printer-columns/story-3-combined-fields.yaml", &column(0)),
+        ("printer-columns/story-4-duration.yaml", &column(0)),
+    ];
+    for (file, text) in cases {
+        let (code, output, _) = run(&["check", "-f", file], "");
+        assert_eq!(code, 1, "{file}");
+        assert!(output.contains(text), "{file}: {output}");
+    }
+    let (code, output, _) = run(&["check", "-f", "tolerations-and-node-affinity/story-5-volume.yaml"], "");
+    assert_eq!(code, 1);
+    assert!(output.contains("matchCELExpressions[1]: Forbidden: node affinity CEL expressions require"), "{output}");
+}
+
+const BROKEN: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: c, image: i}]
+  tolerations:
+  - expression: taint.key ==
+";
+
+#[test]
+fn an_error_has_file_line_path_and_a_caret_in_the_expression() {
+    let (code, output, _) = run(&["check", "-f", "-", "--feature-gates", "TaintTolerationCEL=true"], BROKEN);
+    assert_eq!(code, 1);
+    let expected = "<stdin>:7:5: Pod p: spec.tolerations[0].expression: Invalid value: \"taint.key ==\": \
+        compilation failed: ERROR: <input>:1:13: Syntax error:";
+    assert!(output.starts_with(expected), "{output}");
+    assert!(output.contains("\n | taint.key ==\n | ............^\n"), "{output}");
+    assert!(output.ends_with("1 objects in 1 files: 1 refused\n"), "{output}");
+}
+
+#[test]
+fn reports_for_machines_tell_the_same() {
+    let gates = ["--feature-gates", "TaintTolerationCEL=true"];
+    let (code, report) = json(&["check", "-f", "-", "-o", "json", gates[0], gates[1]], BROKEN);
+    assert_eq!(code, 1);
+    let error = &report["files"][0]["objects"][0]["errors"][0];
+    assert_eq!((&error["line"], &error["path"]), (&7.into(), &"spec.tolerations[0].expression".into()));
+    let (code, report) = json(&["check", "-f", "-", "-o", "sarif", gates[0], gates[1]], BROKEN);
+    assert_eq!(code, 1);
+    assert_eq!(report["version"], "2.1.0");
+    let result = &report["runs"][0]["results"][0];
+    assert_eq!(result["ruleId"], "FieldValueInvalid");
+    assert_eq!(result["locations"][0]["physicalLocation"]["region"]["startLine"], 7);
+}
+
+#[test]
+fn what_cannot_be_read_has_its_own_exit_code() {
+    for arguments in [
+        &["check", "-f", "no-such-file"][..],
+        &["check", "-f", "-", "--feature-gates", "Bogus=true"],
+        &["scan", "-f", "no-such-file"],
+        &["why", "--pod", "no-such-file"],
+        &["why", "--pod", "cluster/nodes.yaml"],
+    ] {
+        assert_eq!(run(arguments, "").0, 2, "{arguments:?}");
+    }
+    let (code, output, _) = run(&["check", "-f", "-"], "a: [1\nb: 2\n");
+    assert_eq!(code, 2, "{output}");
+}
+
+#[test]
+fn json_streams_and_lists_are_unpacked() {
+    let pod = |name: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}}"#
+        )
+    };
+    let list = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{},{}]}}"#, pod("a"), pod("b"));
+    let (code, output, _) = run(&["check", "-f", "-"], &format!("{list}\n{}", pod("c")));
+    assert_eq!((code, output.as_str()), (0, "3 objects in 1 files: 0 refused\n"));
+}
+
+#[test]
+fn why_shows_a_table_and_the_reasons() {
+    let arguments =
+        ["why", "--pod", "tolerations/story-2-kernel-version.yaml", "-f", "cluster", "--node", "old-kernel"];
+    let (code, output, _) = run(&arguments, "");
+    let expected = "\
+Pod my-app: 2 of 6 nodes fit
+NODE        FITS  TAINTS                                                           NODE AFFINITY  VOLUMES  PREFERRED
+plain       yes   none                                                             none           none     -
+maintained  no    untolerated {maintenance: security-patch}:NoSchedule             none           none     -
+old-kernel  no    untolerated {node.example.com/kernel-version: 5.4.0}:NoSchedule  none           none     -
+new-kernel  yes   tolerated                                                        none           none     -
+rack-a1     no    untolerated {zone-a1-rack-03: }:NoSchedule                       none           none     -
+rack-b1     no    untolerated {zone-b1-rack-07: }:NoSchedule                       none           none     -
+judged: taints and tolerations, node selector and affinity, volume affinity
+
+node old-kernel
+  taint {node.example.com/kernel-version: 5.4.0}:NoSchedule: not tolerated
+    toleration 0: taint.key == 'node.example.com/kernel-version' && semver(taint.value).isGreaterThan(semver('5.15.0')) → false  (cost 11 of at most 17)
+      taint.key = \"node.example.com/kernel-version\"  (cost so far 2)
+      taint.key == 'node.example.com/kernel-version' = true  (cost so far 6)
+      taint.value = \"5.4.0\"  (cost so far 8)
+      semver(taint.value) = 5.4.0  (cost so far 9)
+      semver('5.15.0') = 5.15.0  (cost so far 10)
+      semver(taint.value).isGreaterThan(semver('5.15.0')) = false  (cost so far 11)
+";
+    assert_eq!((code, output.as_str()), (0, expected));
+}
+
+#[test]
+fn why_tells_which_gate_is_missing_and_that_no_node_fits() {
+    let arguments = [
+        "why",
+        "--pod",
+        "tolerations-and-node-affinity/story-4-kubelet-version.yaml",
+        "-f",
+        "cluster",
+        "--all",
+        "--feature-gates",
+        "AllAlpha=false",
+    ];
+    let (code, output, _) = run(&arguments, "");
+    assert_eq!(code, 1);
+    assert!(output.contains("0 of 6 nodes fit"), "{output}");
+    assert!(output.contains("needs feature gate TaintTolerationNodeAffinityCEL, which is off"), "{output}");
+}
+
+#[test]
+fn why_judges_volumes_and_preferences() {
+    let (code, report) =
+        json(&["why", "--pod", "tolerations-and-node-affinity/story-5-volume.yaml", "-f", "cluster", "-o", "json"], "");
+    assert_eq!(code, 0);
+    let fits: Vec<&str> = report["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|node| node["fits"] == true)
+        .map(|node| node["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(fits, ["new-kernel"]);
+
+    let pod = "
+apiVersion: v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - {weight: 7, preference: {matchCELExpressions: [\"'storage-optimized' in node.labels\"]}}
+          - {weight: 3, preference: {matchCELExpressions: [\"node.labels['nowhere'] == 'x'\"]}}
+";
+    let (_, report) = json(&["why", "--pod", "-", "-f", "cluster", "-o", "json"], pod);
+    let node = report["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "new-kernel").unwrap();
+    assert_eq!(node["preferred"]["score"], 7);
+    let failing = &node["preferred"]["terms"][1]["parts"][0];
+    assert_eq!(failing["detail"], "error: no such key: nowhere");
+}
+
+#[test]
+fn scan_tells_who_would_break() {
+    let (code, report) = json(&["scan", "-f", ".", "-o", "json"], "");
+    assert_eq!(code, 1);
+    let uses = report["uses"].as_array().unwrap();
+    assert_eq!(uses.len(), 19);
+    assert!(uses.iter().all(|it| it["breaks"] == true));
+    let (code, output, _) = run(&["scan", "-f", ".", "--feature-gates", "AllAlpha=true"], "");
+    assert_eq!((code, output.as_str()), (0, "no object uses a field that these gates close\n"));
+}
+
+#[test]
+fn scan_knows_what_keeps_running() {
+    let pod = |tolerations: &str, affinity: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: node-1\n  tolerations: [{tolerations}]\n  affinity: {{nodeAffinity: {affinity}}}\nstatus: {{phase: Running}}\n"
+        )
+    };
+    let affinity =
+        "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchCELExpressions: ['true']}]}}";
+    let (code, output, _) = run(&["scan", "-f", "-"], &pod("", affinity));
+    assert_eq!(code, 0, "{output}");
+    assert!(output.contains("the pod keeps running\n"), "{output}");
+    let (code, output, _) = run(&["scan", "-f", "-"], &pod("{expression: 'true'}", "{}"));
+    assert_eq!(code, 1, "{output}");
+    assert!(output.contains("then it is evicted"), "{output}");
+}
