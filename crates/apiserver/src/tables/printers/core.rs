@@ -142,7 +142,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         source.into(),
         text(&["message"]).trim().into(),
         since(Some(first), now).into(),
-        count.to_string().into(),
+        count.into(),
         name(event),
     ]
 }
