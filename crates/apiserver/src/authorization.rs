@@ -100,7 +100,7 @@ fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
         }
         Request::Resource { verb, target } => {
             let resource = resource_of(target);
-            let scope = if target.namespace.is_empty() || target.resource == "namespaces" && target.subresource.is_empty() && target.name == target.namespace && target.namespace.is_empty() {
+            let scope = if target.namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
                 format!("in the namespace \"{}\"", target.namespace)

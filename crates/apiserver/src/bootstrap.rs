@@ -60,7 +60,9 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     use std::pin::Pin;
     use std::task::Poll;
-    let mut pending: Vec<(Pin<Box<F>>, Option<F::Output>)> = futures.map(|future| (Box::pin(future), None)).collect();
+    /// A future, and what it gave.
+    type Pending<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+    let mut pending: Vec<Pending<F>> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {
         let mut all = true;
         for (future, output) in &mut pending {
@@ -76,7 +78,6 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
     .await;
     pending.into_iter().filter_map(|(_, output)| output).collect()
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,10 @@ pub(crate) fn uid() -> String {
 pub(crate) fn suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let bytes: [u8; 5] = bytes();
-    let letter = |byte: u8| LETTERS.get(usize::from(byte) % LETTERS.len()).copied().map_or('b', char::from);
+    let letter = |byte: u8| {
+        let at = usize::from(byte).checked_rem(LETTERS.len()).unwrap_or_default();
+        LETTERS.get(at).copied().map_or('b', char::from)
+    };
     bytes.into_iter().map(letter).collect()
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn apis(accepted: &Accepted, if_none_match: &str) -> Answer {
     if accepted.form == Form::GroupDiscovery {
         return aggregated(if_none_match, |group| !group.is_empty());
     }
-    let groups: Vec<Value> = named_groups().map(|(group, versions)| Value::Object(group_fields(group, versions))).collect();
+    let groups: Vec<Value> =
+        named_groups().map(|(group, versions)| Value::Object(group_fields(group, versions))).collect();
     Answer::json(200, &api::json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
@@ -42,7 +43,9 @@ fn group_fields(group: &str, versions: &[&str]) -> Object {
     };
     let all: Vec<Value> = versions.iter().map(|it| version(it)).collect();
     let preferred = versions.first().map(|it| version(it)).unwrap_or_default();
-    [("name", Value::from(group)), ("versions", Value::Array(all)), ("preferredVersion", preferred)].into_iter().collect()
+    [("name", Value::from(group)), ("versions", Value::Array(all)), ("preferredVersion", preferred)]
+        .into_iter()
+        .collect()
 }
 
 /// Answers `/apis/{group}`.
@@ -161,9 +164,7 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 }
 
 fn aggregated_version(group: &str, version: &str) -> Value {
-    let kind = |group: &str, version: &str, kind: &str| {
-        api::json!({"group": group, "version": version, "kind": kind})
-    };
+    let kind = |group: &str, version: &str, kind: &str| api::json!({"group": group, "version": version, "kind": kind});
     let resources: Vec<Value> = served(group, version)
         .map(|resource| {
             let mut fields = Object::new();

@@ -211,6 +211,9 @@ mod tests {
             message("spec.replicas=1", deployments),
             "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         );
-        assert_eq!(message("spec.nodeName", pods), "invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'");
+        assert_eq!(
+            message("spec.nodeName", pods),
+            "invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'"
+        );
     }
 }

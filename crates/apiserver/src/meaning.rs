@@ -70,7 +70,8 @@ impl Meaning {
         let Some(namespaces) = resources::find("", "v1", "namespaces") else { return false };
         let namespace = self.cache.resource(&namespaces.prefix()).get(&namespaces.key("", namespace));
         let label = "resource.kubernetes.io/admin-access";
-        namespace.is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
+        namespace
+            .is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
@@ -170,12 +171,12 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
         None => metadata::remove(object, "generation"),
     }
     let keeps_status = matches!((resource.group, resource.plural), ("", "nodes" | "services" | "persistentvolumes"));
-    if resource.subresource("status").is_some() && !keeps_status {
-        if let Some(fields) = object.as_object_mut() {
-            if fields.contains_key("status") {
-                fields.insert("status", Value::object());
-            }
-        }
+    if resource.subresource("status").is_some()
+        && !keeps_status
+        && let Some(fields) = object.as_object_mut()
+        && fields.contains_key("status")
+    {
+        fields.insert("status", Value::object());
     }
     match (resource.group, resource.plural) {
         ("", "namespaces") => {
@@ -211,8 +212,8 @@ fn prepare_update(resource: &Resource, object: &mut Value, old: &Value, subresou
                 keep(object, old, "status");
             }
             let annotations = |object: &Value| object.at(&["metadata", "annotations"]).cloned();
-            let changed = !same_spec(object, old)
-                || counts_annotations(resource) && annotations(object) != annotations(old);
+            let changed =
+                !same_spec(object, old) || counts_annotations(resource) && annotations(object) != annotations(old);
             if changed && counts_generations(resource) {
                 let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
                 metadata::set(object, "generation", generation.saturating_add(1));
@@ -310,8 +311,11 @@ fn validate_update(object: &Value, old: &Value) -> Errors {
     }
     if metadata::is_deleting(old) {
         let before = metadata::finalizers(old);
-        let added: Vec<String> =
-            metadata::finalizers(object).into_iter().filter(|it| !before.contains(it)).map(|it| format!("\"{it}\"")).collect();
+        let added: Vec<String> = metadata::finalizers(object)
+            .into_iter()
+            .filter(|it| !before.contains(it))
+            .map(|it| format!("\"{it}\""))
+            .collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",

@@ -101,11 +101,12 @@ impl Metrics {
         self.in_flight.with(&[kind])
     }
 
-    /// How many watches of this kind are open.
+    /// Counts a watch for as long as the guard lives.
     #[must_use]
-    pub(crate) fn long_running(&self, labels: &Labels) -> Arc<Gauge> {
-        let Labels { verb, group, version, resource, subresource, scope } = labels;
-        self.watchers.with(&["apiserver", group, resource, scope, subresource, verb, version])
+    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> LongRunning {
+        let gauge = self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]);
+        gauge.add(1);
+        LongRunning(gauge)
     }
 
     /// All of it as Prometheus text.
@@ -118,5 +119,14 @@ impl Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A request that lasts.
+pub(crate) struct LongRunning(Arc<Gauge>);
+
+impl Drop for LongRunning {
+    fn drop(&mut self) {
+        self.0.add(-1);
     }
 }

@@ -37,8 +37,7 @@ pub struct Accepted {
 }
 
 const NONE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const NO_FORM: &str =
-    "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const NO_FORM: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Reads the `Accept` header of a request.
 ///

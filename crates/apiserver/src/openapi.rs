@@ -128,9 +128,7 @@ fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str)
 }
 
 fn operation(resource: &Resource, version: &str, action: &str, kind: &Value) -> Value {
-    let parameter = |name: &str, schema: &str| {
-        api::json!({"name": name, "in": "query", "schema": {"type": schema, "uniqueItems": true}})
-    };
+    let parameter = |name: &str, schema: &str| api::json!({"name": name, "in": "query", "schema": {"type": schema, "uniqueItems": true}});
     let mut parameters = Vec::new();
     if matches!(action, "post" | "put" | "patch") {
         for name in ["dryRun", "fieldManager", "fieldValidation"] {
@@ -149,7 +147,10 @@ fn operation(resource: &Resource, version: &str, action: &str, kind: &Value) -> 
     };
     let content = media(&["application/json", "application/yaml"]);
     let mut fields = Object::new();
-    fields.insert("operationId", format!("{action}{}{}", api_version(resource.group, version).replace(['/', '.'], ""), resource.kind));
+    fields.insert(
+        "operationId",
+        format!("{action}{}{}", api_version(resource.group, version).replace(['/', '.'], ""), resource.kind),
+    );
     fields.insert("parameters", parameters);
     if matches!(action, "post" | "put") {
         fields.insert("requestBody", api::json!({"content": (content.clone())}));

@@ -29,13 +29,6 @@ pub enum PatchType {
     Apply,
 }
 
-const ALL: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
-
 impl PatchType {
     /// The kind that the content type names.
     ///
@@ -48,7 +41,7 @@ impl PatchType {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => Err(Failure::unsupported_media_type(&ALL)),
+            _ => Err(Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_no_details()),
         }
     }
 }

@@ -73,7 +73,10 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
     let shown = if body.is_empty() {
         "<empty>".to_owned()
-    } else if body.iter().all(|byte| matches!(byte, b'{' | b'}' | b' ' | b'"' | b':' | b',') || byte.is_ascii_alphanumeric()) {
+    } else if body
+        .iter()
+        .all(|byte| matches!(byte, b'{' | b'}' | b' ' | b'"' | b':' | b',') || byte.is_ascii_alphanumeric())
+    {
         String::from_utf8_lossy(body).into_owned()
     } else {
         body.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -158,10 +161,8 @@ pub fn decode_kind(
 }
 
 fn mismatch(version: &str, kind: &str, group: &str, expected: &str, expected_kind: &str) -> Box<Failure> {
-    let (given_version, given_kind) = (
-        if version.is_empty() { expected } else { version },
-        if kind.is_empty() { expected_kind } else { kind },
-    );
+    let (given_version, given_kind) =
+        (if version.is_empty() { expected } else { version }, if kind.is_empty() { expected_kind } else { kind });
     let short = given_version.rsplit('/').next().unwrap_or_default();
     if types::by_api_version(given_version, given_kind).is_none() && given_kind != "List" {
         return Failure::bad_request(format!(
@@ -186,7 +187,12 @@ fn mismatch(version: &str, kind: &str, group: &str, expected: &str, expected_kin
 ///
 /// # Errors
 /// 400 in strict validation.
-pub fn check_fields(validation: FieldValidation, kind: &str, version: &str, complaints: Vec<String>) -> Result<Vec<String>> {
+pub fn check_fields(
+    validation: FieldValidation,
+    kind: &str,
+    version: &str,
+    complaints: Vec<String>,
+) -> Result<Vec<String>> {
     if complaints.is_empty() || validation == FieldValidation::Ignore {
         return Ok(Vec::new());
     }

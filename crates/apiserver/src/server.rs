@@ -184,6 +184,10 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let user = self.authenticator.authenticate(&parts.headers, certificate)?;
+        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            // Acting with the rights of who asks would not be what they meant.
+            return Err(Failure::forbidden("", "users", "", "impersonation is not supported by this server"));
+        }
         let path = parts.uri.path();
         let is_watch = target.is_some_and(|target| target.verb == Some(Verb::Watch));
         let is_health = matches!(path, "/healthz" | "/livez" | "/readyz");
@@ -240,7 +244,9 @@ impl Server {
         }
         let resource = resources::find(&target.group, &target.version, &target.resource);
         let Some(resource) = resource else { return Err(Failure::no_resource()) };
-        if target.name.contains('/') || !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces" {
+        if target.name.contains('/')
+            || !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces"
+        {
             return Err(Failure::no_resource());
         }
         let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };

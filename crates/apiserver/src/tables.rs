@@ -56,19 +56,37 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &printers::Column) -> Value {
-    let format = if column.name == "Name" && column.priority == 0 { "name" } else { "" };
+    let format = if column.name == "Name" { "name" } else { "" };
     api::json!({
         "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
         "priority": (i64::from(column.priority))
     })
 }
 
-fn row(printer: &Printer, _resource: &Resource, query: &Query, version: &str, object: Value) -> Value {
+/// Rows of pods that have ended say so.
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    if (resource.group, resource.plural) != ("", "pods") {
+        return None;
+    }
+    let (reason, message) = match object.str_at(&["status", "phase"])? {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+}
+
+fn row(printer: &Printer, resource: &Resource, query: &Query, version: &str, object: Value) -> Value {
     let cells = (printer.cells)(&object, chance::now());
     let mut row = Object::new();
     row.insert("cells", cells);
+    if let Some(conditions) = conditions(resource, &object) {
+        row.insert("conditions", conditions);
+    }
     match query.get("includeObject") {
-        "None" => {}
+        "None" => {
+            row.insert("object", Value::Null);
+        }
         "Object" => {
             row.insert("object", object);
         }

@@ -31,6 +31,9 @@ use crate::status::{Failure, Result, too_large_version};
 use crate::stored::Served;
 use crate::tables;
 
+/// A longer name of a field manager is refused.
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
 /// A request for a resource that exists.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Arc<Server>,
@@ -101,6 +104,11 @@ impl Call<'_> {
 
     /// Whether the request changes nothing but asks what would happen.
     fn is_dry_run(&self) -> Result<bool> {
+        if self.query.get("fieldManager").len() > FIELD_MANAGER_BYTES_MAX {
+            let mut errors = api::field::Errors::new();
+            errors.too_long(api::field::Path::new("fieldManager"), FIELD_MANAGER_BYTES_MAX);
+            return Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors));
+        }
         let mut dry = false;
         for value in self.query.all("dryRun").filter(|value| !value.is_empty()) {
             if value != "All" {

@@ -1,5 +1,6 @@
 //! Starting the API server: data directory, certificates, kubeconfig, store, listener, and a clean end.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ impl ServerArguments {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         runtime.block_on(self.serve(features))
     }
 
@@ -74,7 +76,8 @@ impl ServerArguments {
         let store = self.open_store()?;
         let tokens = match &self.token_auth_file {
             Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+                let text =
+                    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
                 Authenticator::parse_tokens(&text)
             }
             None => Default::default(),
@@ -87,8 +90,13 @@ impl ServerArguments {
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listen::serve(server.clone(), listener, listen::tls(&bundle)?, stopped));
         let took = started.elapsed();
-        println!("The API is served at {url} after {} ms.", took.as_millis());
-        println!("Use it with: kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+        // Nobody needs to read this: a closed standard output is no failure.
+        let _ = writeln!(
+            std::io::stdout(),
+            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces",
+            took.as_millis(),
+            kubeconfig.display()
+        );
         info!(address, duration = ?took, "Started API server");
         tokio::select! {
             _ = interrupt.recv() => {}

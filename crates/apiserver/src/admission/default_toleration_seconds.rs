@@ -18,10 +18,10 @@ pub(super) fn mutate(pod: &mut Value) {
     if missing.is_empty() {
         return;
     }
-    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
-        if let Some(list) = spec.get_or_insert("tolerations", || Value::Array(Vec::new())).as_array_mut() {
-            list.extend(missing);
-        }
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
+        && let Some(list) = spec.get_or_insert("tolerations", || Value::Array(Vec::new())).as_array_mut()
+    {
+        list.extend(missing);
     }
 }
 

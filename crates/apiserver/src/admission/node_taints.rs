@@ -10,9 +10,8 @@ pub(super) fn mutate(node: &mut Value) {
     let spec = fields.get_or_insert("spec", Value::object);
     let Some(spec) = spec.as_object_mut() else { return };
     let Some(taints) = spec.get_or_insert("taints", || Value::Array(Vec::new())).as_array_mut() else { return };
-    let is_there = |taint: &Value| {
-        taint.str_at(&["key"]) == Some(NOT_READY) && taint.str_at(&["effect"]) == Some("NoSchedule")
-    };
+    let is_there =
+        |taint: &Value| taint.str_at(&["key"]) == Some(NOT_READY) && taint.str_at(&["effect"]) == Some("NoSchedule");
     if !taints.iter().any(is_there) {
         taints.push(api::json!({"key": NOT_READY, "effect": "NoSchedule"}));
     }

@@ -29,7 +29,9 @@ pub(super) fn validate(
     }
     let namespace = metadata::text(object, "namespace");
     let (granted, verb) = if resource.plural.ends_with("bindings") {
-        if old.is_some_and(|old| old.get("roleRef") == object.get("roleRef") && old.get("subjects") == object.get("subjects")) {
+        if old.is_some_and(|old| {
+            old.get("roleRef") == object.get("roleRef") && old.get("subjects") == object.get("subjects")
+        }) {
             return Ok(());
         }
         let kind = object.str_at(&["roleRef", "kind"]).unwrap_or_default();

@@ -60,7 +60,9 @@ impl Rule {
             return self.paths.iter().any(|it| covers_path(it, path));
         }
         let name_covered = self.names.is_empty() || one.names.first().is_some_and(|name| self.names.contains(name));
-        has(&self.groups, &first(&one.groups)) && covers_resource(&self.resources, &first(&one.resources)) && name_covered
+        has(&self.groups, &first(&one.groups))
+            && covers_resource(&self.resources, &first(&one.resources))
+            && name_covered
     }
 
     /// The rule as many simple ones.
@@ -96,7 +98,9 @@ fn has(list: &[String], wanted: &str) -> bool {
 
 fn covers_resource(list: &[String], wanted: &str) -> bool {
     list.iter().any(|it| {
-        it == "*" || it == wanted || it.strip_prefix("*/").is_some_and(|sub| wanted.split_once('/').is_some_and(|(_, it)| it == sub))
+        it == "*"
+            || it == wanted
+            || it.strip_prefix("*/").is_some_and(|sub| wanted.split_once('/').is_some_and(|(_, it)| it == sub))
     })
 }
 

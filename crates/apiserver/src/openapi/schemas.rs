@@ -33,7 +33,8 @@ impl Schemas {
     fn structure(&mut self, of: &'static Type) -> Value {
         let mut schema = Object::new();
         schema.insert("type", "object");
-        let required: Vec<Value> = of.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
+        let required: Vec<Value> =
+            of.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
         if !required.is_empty() {
             schema.insert("required", required);
         }

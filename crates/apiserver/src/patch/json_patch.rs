@@ -56,10 +56,13 @@ pub fn apply(document: &Value, patch: &[u8]) -> Result<Value> {
 fn step(document: &mut Value, operation: &Object) -> Result<()> {
     let text = |key: &str| operation.get(key).and_then(Value::as_str);
     let kind = text("op").unwrap_or("unknown");
-    let path = || text("path").ok_or_else(|| unprocessable(format!("{kind} operation failed to decode path: missing value")));
+    let path =
+        || text("path").ok_or_else(|| unprocessable(format!("{kind} operation failed to decode path: missing value")));
     let from = || {
         text("from").ok_or_else(|| {
-            unprocessable(format!("{kind} operation failed to decode from: operation, missing from field: missing value"))
+            unprocessable(format!(
+                "{kind} operation failed to decode from: operation, missing from field: missing value"
+            ))
         })
     };
     let value = || operation.get("value").cloned().unwrap_or_default();
@@ -71,7 +74,9 @@ fn step(document: &mut Value, operation: &Object) -> Result<()> {
             let moved = take(document, from()?, "move")?;
             let path = path()?;
             let Some((target, key)) = parent(document, path) else {
-                return Err(missing(&format!("move operation does not apply: doc is missing destination path: {path}")));
+                return Err(missing(&format!(
+                    "move operation does not apply: doc is missing destination path: {path}"
+                )));
             };
             insert(target, &key, moved).map_err(|why| unprocessable(format!("error in move for path: '{path}': {why}")))
         }
@@ -193,6 +198,11 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<()> {
     let Some((target, key)) = parent(document, path) else {
         return Err(missing(&format!("replace operation does not apply: doc is missing path: {path}")));
     };
+    // A field that is missing is set: only items of lists must exist.
+    if let Value::Object(fields) = target {
+        fields.insert(key, value);
+        return Ok(());
+    }
     match child(target, &key) {
         Some(slot) => {
             *slot = value;

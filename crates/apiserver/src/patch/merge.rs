@@ -34,25 +34,27 @@ fn merge(fields: &mut Object, patch: Object) {
             (_, Value::Object(patch)) => {
                 fields.insert(key, without_nulls(patch));
             }
-            (_, value) => {
+            // What takes the place of an object is taken as it is.
+            (Some(Value::Object(_)), value) => {
                 fields.insert(key, value);
+            }
+            (_, value) => {
+                fields.insert(key, pruned(value));
             }
         }
     }
 }
 
 fn without_nulls(fields: Object) -> Object {
-    let mut kept = Object::new();
-    for (key, value) in fields {
-        match value {
-            Value::Null => {}
-            Value::Object(inner) => {
-                kept.insert(key, without_nulls(inner));
-            }
-            other => {
-                kept.insert(key, other);
-            }
-        }
+    let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+    kept.map(|(key, value)| (key, pruned(value))).collect()
+}
+
+/// The value without fields that are null, in the items of lists as well.
+fn pruned(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(without_nulls(fields)),
+        Value::Array(items) => Value::Array(items.into_iter().map(pruned).collect()),
+        other => other,
     }
-    kept
 }

@@ -128,11 +128,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Option<Schema>) ->
         let meta = Meta::of(schema, &key);
         match (slot, value) {
             (Value::Object(fields), Value::Object(patch)) => {
-                let merged = if meta.replaces {
-                    patch
-                } else {
-                    merge_map(std::mem::take(fields), patch, meta.schema)?
-                };
+                let merged = if meta.replaces { patch } else { merge_map(std::mem::take(fields), patch, meta.schema)? };
                 original.insert(key, merged);
             }
             (Value::Array(items), Value::Array(patch)) => {

@@ -54,7 +54,8 @@ pub enum ListenError {
 pub fn tls(bundle: &Bundle) -> Result<TlsAcceptor, ListenError> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    let authority = crate::certificates::Pair { certificate: bundle.authority.certificate().to_owned(), key: String::new() };
+    let authority =
+        crate::certificates::Pair { certificate: bundle.authority.certificate().to_owned(), key: String::new() };
     roots.add(authority.certificate_der()?)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()

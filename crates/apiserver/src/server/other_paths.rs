@@ -28,12 +28,7 @@ const VERSION: &str = concat!(
 /// The checks behind the health paths.
 const CHECKS: [&str; 4] = ["ping", "log", "store", "watch-cache"];
 
-pub(super) fn answer(
-    server: &Arc<Server>,
-    parts: &http::request::Parts,
-    query: &Query,
-    user: &User,
-) -> Result<Answer> {
+pub(super) fn answer(server: &Arc<Server>, parts: &http::request::Parts, query: &Query, user: &User) -> Result<Answer> {
     let whole = parts.uri.path();
     let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
     let is_public = path == "/version" || is_health(path);
@@ -58,12 +53,8 @@ pub(super) fn answer(
         ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match)),
         ["api", version] => discovery::group_version("", version),
         ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
-        ["apis", group, version] if resources::has_version(group, version) => {
-            discovery::group_version(group, version)
-        }
-        ["openapi", "v3", rest @ ..] => {
-            Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found))
-        }
+        ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
+        ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
         [""] => {
             let mut paths: Vec<String> =
                 ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
@@ -71,7 +62,11 @@ pub(super) fn answer(
                     .to_vec();
             for (group, versions) in resources::groups() {
                 for version in *versions {
-                    paths.push(if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") });
+                    paths.push(if group.is_empty() {
+                        format!("/api/{version}")
+                    } else {
+                        format!("/apis/{group}/{version}")
+                    });
                 }
                 if !group.is_empty() {
                     paths.push(format!("/apis/{group}"));
@@ -86,7 +81,9 @@ pub(super) fn answer(
 }
 
 fn is_health(path: &str) -> bool {
-    ["/healthz", "/livez", "/readyz"].iter().any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {

@@ -50,6 +50,9 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
         call.server.meaning.prepare_create(resource, &mut object);
         normalize(call, &mut object);
+        // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+        call.server.meaning.default(resource, &mut object);
+        normalize(call, &mut object);
         let errors = call.server.meaning.validate_create(resource, &object);
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));

@@ -59,7 +59,9 @@ impl DeleteOptions {
         }
         self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
         value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
-        if let (true, Some(orphan)) = (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool)) {
+        if let (true, Some(orphan)) =
+            (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool))
+        {
             (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
         }
         let precondition = |field: &str| value.str_at(&["preconditions", field]).map(ToOwned::to_owned);
@@ -167,10 +169,8 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
             metadata::set(&mut object, "generation", generation.saturating_add(1));
         }
     }
-    if is_namespace {
-        if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-            status.insert("phase", "Terminating");
-        }
+    if is_namespace && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("phase", "Terminating");
     }
     create::normalize(call, &mut object);
     if grace == 0 && !waits {

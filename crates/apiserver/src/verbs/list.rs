@@ -72,13 +72,11 @@ pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
     if initial && !watching {
         errors.forbidden(Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
     } else if watching {
-        let at_initial = Path::new("sendInitialEvents");
         if initial && matching != "NotOlderThan" {
             errors.forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         } else if !initial && !matching.is_empty() {
             errors.forbidden(at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
         }
-        let _ = at_initial;
     } else if !matching.is_empty() {
         if !matches!(matching, "Exact" | "NotOlderThan") {
             errors.not_supported(at, matching, &["Exact", "NotOlderThan", ""]);
@@ -154,7 +152,7 @@ fn encode_token(call: &Call<'_>, revision: i64, last_key: &str) -> String {
 }
 
 fn decode_token(token: &str) -> Result<(Option<Revision>, String)> {
-    let invalid = |why: &str| Failure::bad_request(format!("continue key is not valid: {why}"));
+    let invalid = |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
     let value = api::json::parse(&text).map_err(|error| invalid(&error.message))?;
     if value.str_at(&["v"]) != Some("meta.k8s.io/v1") {
@@ -218,11 +216,7 @@ pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) 
 }
 
 /// A list of whole objects, made of the pieces that the cache holds.
-pub(super) fn typed_list<'o>(
-    call: &Call<'_>,
-    objects: impl Iterator<Item = &'o Served>,
-    metadata: Object,
-) -> Body {
+pub(super) fn typed_list<'o>(call: &Call<'_>, objects: impl Iterator<Item = &'o Served>, metadata: Object) -> Body {
     let (resource, version) = (call.resource, &call.target.version);
     let head = api::json!({
         "kind": (format!("{}List", resource.kind)), "apiVersion": (resource.api_version(version)), "metadata": metadata
@@ -250,7 +244,9 @@ pub(super) fn typed_list<'o>(
         } else {
             piece.put_u8(b'{');
             let json: &Bytes = &object.json;
-            piece.put_slice(json.strip_prefix(type_fields.as_bytes()).unwrap_or_else(|| json.get(1..).unwrap_or_default()));
+            piece.put_slice(
+                json.strip_prefix(type_fields.as_bytes()).unwrap_or_else(|| json.get(1..).unwrap_or_default()),
+            );
         }
         if piece.len() > PIECE {
             pieces.push_back(piece.split().freeze());

@@ -80,6 +80,10 @@ pub(super) async fn modify(
         if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
             // Nothing changes: no write, no event, the same version.
             if !deletes {
+                if !fresh && load_changed(call, &key, &mut current, &object).await? {
+                    fresh = true;
+                    continue;
+                }
                 return Ok(Done::Stored(object));
             }
         }
@@ -88,7 +92,8 @@ pub(super) async fn modify(
         let write = Write { key: key.clone(), guard: Guard::Unchanged(object.revision), change };
         match call.server.store.write(write).await? {
             Outcome::Done { revision } => {
-                let now = Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
+                let now =
+                    Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
                 if !deletes {
                     return Ok(Done::Stored(Arc::new(now)));
                 }
@@ -108,12 +113,7 @@ async fn load(call: &Call<'_>, key: &str) -> Result<Option<Arc<Served>>> {
 }
 
 /// Reads the object from the store; whether that is another than the cached one.
-async fn load_changed(
-    call: &Call<'_>,
-    key: &str,
-    current: &mut Option<Arc<Served>>,
-    cached: &Served,
-) -> Result<bool> {
+async fn load_changed(call: &Call<'_>, key: &str, current: &mut Option<Arc<Served>>, cached: &Served) -> Result<bool> {
     *current = load(call, key).await?;
     Ok(current.as_ref().is_none_or(|now| now.revision != cached.revision))
 }

@@ -2,10 +2,10 @@
 
 use api::json::Value;
 
+use super::Call;
 use super::create::check_namespace;
 use super::modify::modify;
 use super::update::{BasedOn, change, show};
-use super::Call;
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
@@ -32,12 +32,19 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &errors));
     }
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
+    check_body(kind, &call.body)?;
     let mut warnings = Vec::new();
     let done = modify(call, dry_run, |old| {
         let mut shown = old.clone();
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
-        let (object, complaints) = apply(call, kind, &shown)?;
-        warnings = check_fields(call, validation, complaints)?;
+        let (object, complaints, text) = apply(call, kind, &shown)?;
+        warnings = check_fields(call, validation, complaints, text)?;
+        let name = metadata::text(&object, "name");
+        if name != call.target.name {
+            let url = &call.target.name;
+            let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
+            return Err(Failure::bad_request(message));
+        }
         let based_on = BasedOn::of(call, &object)?;
         based_on.check(call, old)?;
         let mut object = object;
@@ -49,11 +56,37 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     Ok(show(call, done)?.with_warnings(warnings))
 }
 
+/// What the body of a patch must look like before the object is read.
+fn check_body(kind: PatchType, body: &[u8]) -> Result<()> {
+    let Ok(patch) = api::json::parse(body) else { return Err(Failure::bad_request("invalid JSON patch")) };
+    let wanted = match (kind, &patch) {
+        (PatchType::Json, Value::Array(_)) | (PatchType::Merge | PatchType::Strategic, Value::Object(_)) => {
+            return Ok(());
+        }
+        (_, Value::Null) => return Ok(()),
+        (PatchType::Json, _) => "[]handlers.jsonPatchOp",
+        _ => "map[string]interface {}",
+    };
+    let found = patch.kind();
+    Err(Failure::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    )))
+}
+
+/// An operation that does not apply is not explained.
+fn rejected(failure: Box<Failure>) -> Box<Failure> {
+    if failure.code == 422 && failure.reason.is_empty() {
+        let message = "the server rejected our request due to an error in our request";
+        return Failure::new(422, "Invalid", message).with_no_details();
+    }
+    failure
+}
+
 /// The patched object in the client's version, and what strict reading complains about.
-pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>)> {
+pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>, String)> {
     let mut complaints = Vec::new();
     let patched = match kind {
-        PatchType::Json => json_patch(shown, &call.body)?,
+        PatchType::Json => json_patch(shown, &call.body).map_err(rejected)?,
         PatchType::Merge => merge_patch(shown, &call.body)?,
         _ => {
             let of = call.resource.object_type(&call.target.version);
@@ -63,9 +96,12 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(
             patched
         }
     };
+    let mut text = patched.clone();
+    text.sort_keys();
     let payload = Payload { value: patched, duplicates: Vec::new() };
-    let decoded = payload::decode(call.resource, &call.target.version, payload)
-        .map_err(|failure| unfit(call, failure))?;
+    let decoded =
+        payload::decode(call.resource, &call.target.version, payload).map_err(|failure| unfit(call, &text, failure))?;
+    let text = api::json::to_string(&text);
     complaints.extend(decoded.complaints);
     let mut object = decoded.object;
     // A patch that removes the name or version does not mean another object.
@@ -74,30 +110,34 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(
             metadata::copy(&mut object, shown, field);
         }
     }
-    Ok((object, complaints))
+    Ok((object, complaints, text))
 }
 
 /// What does not fit the type after a patch is an invalid object, not a bad request.
-fn unfit(call: &Call<'_>, failure: Box<Failure>) -> Box<Failure> {
+fn unfit(call: &Call<'_>, patched: &Value, failure: Box<Failure>) -> Box<Failure> {
     let (kind, version) = (call.resource.kind, &call.target.version);
     let start = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
     match failure.message.strip_prefix(&start) {
         Some(why) => {
             let mut errors = api::field::Errors::new();
-            errors.invalid(api::field::Path::new("patch"), String::from_utf8_lossy(&call.body).into_owned(), why);
+            errors.invalid(api::field::Path::new("patch"), api::json::to_string(patched), why);
             Failure::invalid(call.resource.group, kind, &call.target.name, &errors)
         }
         None => failure,
     }
 }
 
-fn check_fields(call: &Call<'_>, validation: FieldValidation, complaints: Vec<String>) -> Result<Vec<String>> {
+fn check_fields(
+    call: &Call<'_>,
+    validation: FieldValidation,
+    complaints: Vec<String>,
+    text: String,
+) -> Result<Vec<String>> {
     if validation != FieldValidation::Strict || complaints.is_empty() {
         let keep = validation == FieldValidation::Warn;
         return Ok(if keep { complaints } else { Vec::new() });
     }
     let mut errors = api::field::Errors::new();
-    let text = String::from_utf8_lossy(&call.body).into_owned();
     let detail = format!("strict decoding error: {}", complaints.join(", "));
     errors.invalid(api::field::Path::new("patch"), text, detail);
     Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))

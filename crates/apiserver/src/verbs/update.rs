@@ -77,7 +77,8 @@ impl BasedOn {
             let at = api::field::Path::new("metadata");
             let shown = if version.is_empty() { 0_i64 } else { version.parse().unwrap_or_default() };
             errors.invalid(at.child("resourceVersion"), shown, "must be specified for an update");
-            let (group, kind) = (call.resource.group, call.resource.kind);
+            // Kubernetes names the resource here, not the kind.
+            let (group, kind) = (call.resource.group, call.resource.plural);
             return Err(Failure::invalid(group, kind, &call.target.name, &errors));
         }
         Ok(Self { version, uid: metadata::text(object, "uid").to_owned() })
@@ -109,24 +110,20 @@ impl BasedOn {
 
 /// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
 /// of an object that is being deleted went.
-pub(super) fn change(
-    call: &Call<'_>,
-    mut object: Value,
-    old: &Value,
-    subresource: &str,
-) -> Result<Decision> {
+pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresource: &str) -> Result<Decision> {
     let resource = call.resource;
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
-        if let (Some(given), "deletionTimestamp") = (&given, field) {
-            if Some(given) != before && !given.is_null() {
-                let mut errors = api::field::Errors::new();
-                let at = api::field::Path::new("metadata");
-                errors.invalid(at.child(field), given.clone(), "field is immutable");
-                let name = &call.target.name;
-                return Err(Failure::invalid(resource.group, resource.kind, name, &errors));
-            }
+        if let (Some(given), "deletionTimestamp") = (&given, field)
+            && Some(given) != before
+            && !given.is_null()
+        {
+            let mut errors = api::field::Errors::new();
+            let at = api::field::Path::new("metadata");
+            errors.invalid(at.child(field), given.clone(), "field is immutable");
+            let name = &call.target.name;
+            return Err(Failure::invalid(resource.group, resource.kind, name, &errors));
         }
         metadata::copy(&mut object, old, field);
     }
@@ -138,6 +135,9 @@ pub(super) fn change(
     call.server.meaning.default(resource, &mut object);
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
+    create::normalize(call, &mut object);
+    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+    call.server.meaning.default(resource, &mut object);
     create::normalize(call, &mut object);
     let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
     if !errors.is_empty() {

@@ -88,7 +88,10 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         columns_sent: false,
     };
     let deadline = Instant::now().checked_add(Duration::from_secs(seconds)).unwrap_or_else(Instant::now);
+    let target = call.target;
+    let counted = call.server.metrics.long_running(&target.resource, &target.group, &target.version);
     tokio::spawn(async move {
+        let _counted = counted;
         match place {
             Err(TooOld { oldest }) => watcher.too_old(oldest).await,
             Ok(place) => {
@@ -150,11 +153,8 @@ impl Watcher {
             if !self.selection.matches_served(key, object) {
                 continue;
             }
-            let line = if self.is_plain() {
-                event_line("ADDED", &object.json)
-            } else {
-                self.line("ADDED", object.decode())
-            };
+            let line =
+                if self.is_plain() { event_line("ADDED", &object.json) } else { self.line("ADDED", object.decode()) };
             batch.extend_from_slice(&line);
             if batch.len() > 64 << 10 {
                 self.send(batch.split().freeze()).await?;
@@ -286,13 +286,13 @@ impl Watcher {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
                 tables::bookmark(self.resource, &self.accepted.version, metadata, first)
             }
-            Form::Metadata | Form::MetadataList => partial_metadata(
-                &api::json!({"metadata": metadata}),
-                &self.accepted.version,
-            ),
+            Form::Metadata | Form::MetadataList => {
+                partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)
+            }
             _ => {
                 let api_version = self.resource.api_version(&self.target.version);
-                let object = api::json!({"kind": (self.resource.kind), "apiVersion": api_version, "metadata": metadata});
+                let object =
+                    api::json!({"kind": (self.resource.kind), "apiVersion": api_version, "metadata": metadata});
                 let of = self.resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }
@@ -300,4 +300,3 @@ impl Watcher {
         event_line("BOOKMARK", api::json::to_string(&object).as_bytes())
     }
 }
-

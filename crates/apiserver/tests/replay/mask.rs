@@ -36,7 +36,9 @@ fn mask_text(key: &str, text: &str) -> String {
         "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "clusterIP" | "clusterIPs"
         | "serverAddress" | "serverRelativeURL" => return format!("<{key}>"),
         "description" => return "<text>".to_owned(),
-        "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => return "<build>".to_owned(),
+        "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
+            return "<build>".to_owned();
+        }
         "cells" if is_age(text) => return "<age>".to_owned(),
         _ => {}
     }

@@ -195,6 +195,9 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         return Some(format!("status {status} instead of {expected}: {shown}\n   wanted {wanted}"));
     }
     for name in ["content-type", "retry-after", "warning", "content-encoding", "location"] {
+        if recorded.get("headers").is_none() {
+            break;
+        }
         let wanted = recorded["headers"][name].as_str().unwrap_or_default();
         let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let found = found.join(", ");
@@ -268,7 +271,9 @@ fn compare_events(scenario: &str, step: &Value, status: u16, mut real: Vec<Value
     let mut wanted = recorded["events"].as_array().cloned().unwrap_or_default();
     // When bookmarks come depends on the moment.
     let is_plain_bookmark = |event: &Value| {
-        event["type"] == "BOOKMARK" && event["object"]["metadata"].get("annotations").is_none() && event["object"]["rows"].is_null()
+        event["type"] == "BOOKMARK"
+            && event["object"]["metadata"].get("annotations").is_none()
+            && event["object"]["rows"].is_null()
     };
     wanted.retain(|event| !is_plain_bookmark(event));
     real.retain(|event| !is_plain_bookmark(event));

@@ -104,10 +104,10 @@ fn position(items: &[Value], item: &Value, merge_key: &str) -> Option<usize> {
 
 /// Splits a list into what `by` names and what it does not.
 pub(super) fn partition(list: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
-    if !merge_key.is_empty() {
-        if let Some(item) = list.iter().find(|item| item.get(merge_key).is_none()) {
-            return Err(no_merge_key(item, merge_key));
-        }
+    if !merge_key.is_empty()
+        && let Some(item) = list.iter().find(|item| item.get(merge_key).is_none())
+    {
+        return Err(no_merge_key(item, merge_key));
     }
     Ok(list.into_iter().partition(|item| position(by, item, merge_key).is_some()))
 }

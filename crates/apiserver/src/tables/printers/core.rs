@@ -10,9 +10,9 @@ pub(super) const NAMESPACES: Printer = Printer {
     cells: |it, now| vec![name(it), or(it, &["status", "phase"], ""), age(it, now)],
 };
 
-fn entries(object: &Value) -> String {
+fn entries(object: &Value) -> i64 {
     let count = |field: &str| object.get(field).and_then(Value::as_object).map_or(0, api::json::Object::len);
-    count("data").saturating_add(count("binaryData")).to_string()
+    i64::try_from(count("data").saturating_add(count("binaryData"))).unwrap_or(i64::MAX)
 }
 
 pub(super) const CONFIG_MAPS: Printer = Printer {
@@ -95,7 +95,12 @@ pub(super) const EVENTS: Printer = Printer {
         text("Message", "What happened."),
         wide("First Seen", "When it happened first."),
         wide("Count", "How often it happened."),
-        super::Column { name: "Name", kind: "string", description: "Name must be unique within a namespace.", priority: 1 },
+        super::Column {
+            name: "Name",
+            kind: "string",
+            description: "Name must be unique within a namespace.",
+            priority: 1,
+        },
     ],
     cells: event,
 };
@@ -137,7 +142,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         source.into(),
         text(&["message"]).trim().into(),
         since(Some(first), now).into(),
-        count.to_string().into(),
+        count.into(),
         name(event),
     ]
 }

@@ -40,9 +40,18 @@ fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
         address(node, "InternalIP").into(),
         address(node, "ExternalIP").into(),
         info("osImage", "<unknown>"),
-        info("kernelVersion", "<unknown>"),
+        kernel(node).into(),
         info("containerRuntimeVersion", "<unknown>"),
     ]
+}
+
+fn kernel(node: &Value) -> String {
+    let info = |field: &str| node.str_at(&["status", "nodeInfo", field]).unwrap_or_default();
+    match (info("kernelVersion"), info("architecture")) {
+        ("", _) => "<unknown>".to_owned(),
+        (kernel, "") => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    }
 }
 
 fn roles(node: &Value) -> String {

@@ -46,9 +46,9 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let passed = gates.iter().filter(|gate| {
-        gate.str_at(&["conditionType"]).is_some_and(|name| condition(pod, name) == Some("True"))
-    });
+    let passed = gates
+        .iter()
+        .filter(|gate| gate.str_at(&["conditionType"]).is_some_and(|name| condition(pod, name) == Some("True")));
     format!("{}/{}", passed.count(), gates.len())
 }
 
@@ -69,7 +69,8 @@ impl State {
             reason => reason,
         }
         .to_owned();
-        let scheduled = list(pod, &["status", "conditions"]).iter().find(|it| it.str_at(&["type"]) == Some("PodScheduled"));
+        let scheduled =
+            list(pod, &["status", "conditions"]).iter().find(|it| it.str_at(&["type"]) == Some("PodScheduled"));
         if scheduled.and_then(|it| it.str_at(&["reason"])) == Some("SchedulingGated") {
             "SchedulingGated".clone_into(&mut reason);
         }

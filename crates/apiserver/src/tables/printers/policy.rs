@@ -27,7 +27,12 @@ pub(super) const PRIORITY_CLASSES: Printer = Printer {
     columns: &[
         NAME,
         number("Value", "The priority."),
-        Column { name: "Global-Default", kind: "boolean", description: "Whether pods have it by default.", priority: 0 },
+        Column {
+            name: "Global-Default",
+            kind: "boolean",
+            description: "Whether pods have it by default.",
+            priority: 0,
+        },
         AGE,
         text("PreemptionPolicy", "Whether it displaces others."),
     ],
@@ -110,16 +115,8 @@ pub(super) const RESOURCE_SLICES: Printer = Printer {
         AGE,
     ],
     cells: |it, now| {
-        let spec = &it.get("spec").cloned().unwrap_or_default();
-        let node = match spec.str_at(&["nodeName"]) {
-            Some(node) if !node.is_empty() => node.to_owned(),
-            _ if spec.get("allNodes").and_then(Value::as_bool) == Some(true) => "<all>".to_owned(),
-            _ if spec.get("nodeSelector").is_some() => "<selector>".to_owned(),
-            _ if spec.get("perDeviceNodeSelection").and_then(Value::as_bool) == Some(true) => {
-                "<per-device-selection>".to_owned()
-            }
-            _ => "<unset>".to_owned(),
-        };
-        vec![name(it), node.into(), or(spec, &["driver"], ""), or(spec, &["pool", "name"], ""), age(it, now)]
+        let text = |path: &[&str]| or(it, path, "");
+        let (node, driver) = (text(&["spec", "nodeName"]), text(&["spec", "driver"]));
+        vec![name(it), node, driver, text(&["spec", "pool", "name"]), age(it, now)]
     },
 };

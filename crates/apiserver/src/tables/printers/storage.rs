@@ -1,8 +1,8 @@
-//! Volumes, claims and storage classes.
+//! Volumes, claims, storage classes and drivers.
 
 use api::json::Value;
 
-use super::{AGE, NAME, Printer, age, list, name, or, text, wide};
+use super::{AGE, Column, NAME, Printer, age, list, name, number, or, text, wide};
 
 fn modes(modes: &[Value]) -> String {
     let short = |mode: &Value| match mode.as_str() {
@@ -19,7 +19,8 @@ fn modes(modes: &[Value]) -> String {
 
 /// The class, whose old place is an annotation.
 fn class(object: &Value) -> String {
-    let old = object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
+    let old =
+        object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
     old.or_else(|| object.str_at(&["spec", "storageClassName"])).unwrap_or_default().to_owned()
 }
 
@@ -116,6 +117,48 @@ pub(super) const CLASSES: Printer = Printer {
             or(it, &["reclaimPolicy"], "Delete"),
             or(it, &["volumeBindingMode"], "Immediate"),
             expands.into(),
+            age(it, now),
+        ]
+    },
+};
+
+pub(super) const NODES: Printer = Printer {
+    columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
+    cells: |it, now| {
+        let drivers = i64::try_from(list(it, &["spec", "drivers"]).len()).unwrap_or(i64::MAX);
+        vec![name(it), drivers.into(), age(it, now)]
+    },
+};
+
+const fn flag(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "boolean", description, priority: 0 }
+}
+
+pub(super) const DRIVERS: Printer = Printer {
+    columns: &[
+        NAME,
+        flag("AttachRequired", "Whether volumes are attached first."),
+        flag("PodInfoOnMount", "Whether it is told about the pod."),
+        flag("StorageCapacity", "Whether it says how much room there is."),
+        text("TokenRequests", "For whom it gets tokens."),
+        flag("RequiresRepublish", "Whether volumes are published again and again."),
+        text("Modes", "How long its volumes live."),
+        AGE,
+    ],
+    cells: |it, now| {
+        let flag = |field: &str| Value::from(it.at(&["spec", field]).and_then(Value::as_bool).unwrap_or_default());
+        let audiences: Vec<&str> =
+            list(it, &["spec", "tokenRequests"]).iter().filter_map(|it| it.str_at(&["audience"])).collect();
+        let tokens = if audiences.is_empty() { "<unset>".to_owned() } else { audiences.join(",") };
+        let modes: Vec<&str> = list(it, &["spec", "volumeLifecycleModes"]).iter().filter_map(Value::as_str).collect();
+        vec![
+            name(it),
+            flag("attachRequired"),
+            flag("podInfoOnMount"),
+            flag("storageCapacity"),
+            tokens.into(),
+            flag("requiresRepublish"),
+            modes.join(",").into(),
             age(it, now),
         ]
     },

@@ -4,8 +4,8 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, NAME, Printer, age, human_duration, int, joined, label_text, list, name, number, or_none, selector_text, since,
-    text, wide,
+    AGE, NAME, Printer, age, human_duration, int, joined, label_text, list, name, number, or_none, selector_text,
+    since, text, wide,
 };
 
 const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");

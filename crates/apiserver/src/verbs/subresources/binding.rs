@@ -2,9 +2,9 @@
 
 use api::json::Value;
 
+use super::super::Call;
 use super::super::create::normalize;
 use super::super::modify::{Decision, modify};
-use super::super::Call;
 use crate::answer::Answer;
 use crate::chance;
 use crate::metadata;
@@ -66,7 +66,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
         let found = metadata::text(pod, "uid");
         if !uid.is_empty() && uid != found {
             let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
-            return Err(conflict(why));
+            return Err(Failure::conflict(pods, &name, &why));
         }
         if metadata::is_deleting(pod) {
             return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
@@ -101,7 +101,10 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
     }
     let annotations = binding.at(&["metadata", "annotations"]).and_then(Value::as_object);
     for (field, entries) in [
-        ("annotations", annotations.into_iter().flat_map(|it| it.iter()).map(|(k, v)| (k.to_owned(), v.clone())).collect()),
+        (
+            "annotations",
+            annotations.into_iter().flat_map(|it| it.iter()).map(|(k, v)| (k.to_owned(), v.clone())).collect(),
+        ),
         ("labels", labels.to_vec()),
     ] {
         let entries: Vec<(String, Value)> = entries;
@@ -116,14 +119,10 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
             }
         }
     }
-    let generation = pod.at(&["metadata", "generation"]).cloned();
-    let mut condition = api::json!({
+    let condition = api::json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null,
         "lastTransitionTime": (chance::now().to_string())
     });
-    if let (Some(generation), Some(fields)) = (generation, condition.as_object_mut()) {
-        fields.insert("observedGeneration", generation);
-    }
     if let Some(fields) = pod.as_object_mut() {
         let status = fields.get_or_insert("status", Value::object);
         if let Some(status) = status.as_object_mut() {

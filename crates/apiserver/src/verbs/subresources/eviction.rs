@@ -2,10 +2,10 @@
 
 use api::json::{Object, Value};
 
+use super::super::Call;
 use super::super::create::normalize;
 use super::super::delete::{DeleteOptions, delete_object};
 use super::super::modify::{Decision, modify};
-use super::super::Call;
 use crate::answer::Answer;
 use crate::chance;
 use crate::metadata;
@@ -74,8 +74,7 @@ fn budgets_of(call: &Call<'_>, pod: &Value) -> Vec<Value> {
 fn refuse(cause: String, retry_after: Option<i64>) -> Box<Failure> {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     let cause = api::json!({"reason": "DisruptionBudget", "message": cause});
-    let failure =
-        Failure::new(429, "TooManyRequests", message).with_detail("causes", Value::Array(vec![cause]));
+    let failure = Failure::new(429, "TooManyRequests", message).with_detail("causes", Value::Array(vec![cause]));
     match retry_after {
         Some(seconds) => failure.with_detail("retryAfterSeconds", seconds),
         None => failure,
@@ -115,8 +114,7 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
             return Err(Failure::forbidden("policy", "poddisruptionbudget", name, why));
         }
         if allowed == 0 {
-            let (healthy, wanted) =
-                (number(&["status", "currentHealthy"]), number(&["status", "desiredHealthy"]));
+            let (healthy, wanted) = (number(&["status", "currentHealthy"]), number(&["status", "desiredHealthy"]));
             let cause = if healthy < wanted || wanted > 0 && healthy == wanted {
                 format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
             } else {
@@ -146,16 +144,11 @@ async fn mark(call: &Call<'_>) -> Result<()> {
             return Ok(Decision::Keep);
         }
         let mut pod = pod.clone();
-        let mut condition = api::json!({
+        let condition = api::json!({
             "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": (chance::now().to_string()),
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"
         });
-        if let (Some(generation), Some(fields)) =
-            (pod.at(&["metadata", "generation"]).cloned(), condition.as_object_mut())
-        {
-            fields.insert("observedGeneration", generation);
-        }
         if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
             let list = status.get_or_insert("conditions", || Value::Array(Vec::new()));
             if let Some(list) = list.as_array_mut() {

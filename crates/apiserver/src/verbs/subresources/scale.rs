@@ -3,9 +3,9 @@
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 
+use super::super::Call;
 use super::super::modify::{Done, modify};
 use super::super::update::change;
-use super::super::Call;
 use crate::answer::Answer;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
