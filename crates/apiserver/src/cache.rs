@@ -15,8 +15,8 @@ use store::{Batch, ListOptions, Revision, Store};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-pub use self::changes::{Change, ChangeKind};
 use self::changes::Changes;
+pub use self::changes::{Change, ChangeKind, event_line};
 use crate::stored::Served;
 
 /// Where all objects lie.

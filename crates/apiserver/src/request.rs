@@ -18,7 +18,9 @@ impl Query {
     pub fn parse(text: &str) -> Self {
         let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decode(k), decode(v))).collect())
+        Self(
+            pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decode(k), decode(v))).collect(),
+        )
     }
 
     /// The first value of a parameter, empty if it is missing.
@@ -132,10 +134,10 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Route {
         _ => return Route::Other,
     };
     let mut old_watch = false;
-    if let ["watch", more @ ..] = rest {
-        if !more.is_empty() {
-            (old_watch, rest) = (true, more);
-        }
+    if let ["watch", more @ ..] = rest
+        && !more.is_empty()
+    {
+        (old_watch, rest) = (true, more);
     }
     let (namespace, resource, name, subresource) = match rest {
         ["namespaces"] => ("", "namespaces", "", String::new()),

@@ -123,10 +123,10 @@ impl Failure {
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Box<Self> {
         let message = errors.invalid_message(&qualified(kind, group), name);
         let mut failure = Self::new(422, "Invalid", message).about(name, group, kind);
-        if let Some(details) = &mut failure.details {
-            if !errors.is_empty() {
-                details.insert("causes", errors.causes());
-            }
+        if let Some(details) = &mut failure.details
+            && !errors.is_empty()
+        {
+            details.insert("causes", errors.causes());
         }
         failure
     }
@@ -134,9 +134,8 @@ impl Failure {
     /// The body has a form that is not read.
     pub fn unsupported_media_type(accepted: &[&str]) -> Box<Self> {
         let accepted = accepted.join(", ");
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: {accepted}"
-        );
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -194,9 +193,7 @@ impl Failure {
 impl From<store::Error> for Box<Failure> {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Compacted { .. } => {
-                Failure::expired("The resourceVersion for the provided list is too old.")
-            }
+            store::Error::Compacted { .. } => Failure::expired("The resourceVersion for the provided list is too old."),
             store::Error::FutureRevision { requested, current } => too_large_version(requested, current),
             store::Error::TooLarge { .. } => {
                 Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))

@@ -175,6 +175,11 @@ struct OwnedTaint {
 }
 
 impl Input {
+    /// Variables by name, for places that have variables of any kind.
+    pub fn variables(variables: BTreeMap<String, Value<'static>>) -> Input {
+        Input(Seen::Variables(variables))
+    }
+
     /// Lends the input to an evaluation.
     pub fn with<T>(&self, run: impl FnOnce(&dyn Activation) -> T) -> T {
         match &self.0 {

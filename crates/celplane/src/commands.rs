@@ -25,8 +25,10 @@ macro_rules! subcommands {
 pub(crate) use subcommands;
 
 subcommands! {
+    Apiserver => apiserver,
     Cel => cel,
     Check => check,
     Scan => scan,
+    Up => up,
     Why => why,
 }

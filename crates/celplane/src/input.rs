@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
+use api::json;
 use base64::Engine;
 use cel::types::Type;
 use cel::value::{Duration, Map, Timestamp, Value};
@@ -20,6 +21,10 @@ pub(crate) struct Variable {
     pub(crate) of: Type,
     /// The value.
     pub(crate) value: Value<'static>,
+    /// The type was given.
+    pub(crate) is_declared: bool,
+    /// What was written behind `=`.
+    pub(crate) text: String,
 }
 
 impl FromStr for Variable {
@@ -38,17 +43,41 @@ impl FromStr for Variable {
         if !is_name(name) {
             bail!("`{name}` is no name");
         }
-        // What is not JSON is text, so that quotes are seldom needed.
-        let json = serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.to_owned()));
-        let value = match &of {
-            // The text of a string is what was written, even if it looks like JSON.
-            Some(Type::String) if !json.is_string() => Value::string(value),
-            Some(of) => from_json(&json, of)?,
-            None => from_json(&json, &Type::Dyn)?,
-        };
+        let (text, is_declared) = (value.to_owned(), of.is_some());
+        let value = from_text(value, of.as_ref().unwrap_or(&Type::Dyn))?;
         let of = of.unwrap_or_else(|| infer(&value));
-        Ok(Variable { name: name.to_owned(), of, value })
+        Ok(Variable { name: name.to_owned(), of, value, is_declared, text })
     }
+}
+
+impl Variable {
+    /// What was written, as a document.
+    pub(crate) fn document(&self) -> json::Value {
+        json::parse(self.text.as_bytes()).unwrap_or_else(|_| json::Value::from(self.text.as_str()))
+    }
+
+    /// A variable of a file: its type follows from its value.
+    pub(crate) fn of_file(name: &str, document: &json::Value) -> anyhow::Result<Variable> {
+        let value = from_document(document, &Type::Dyn).with_context(|| format!("input `{name}`"))?;
+        let (of, text) = (infer(&value), String::new());
+        Ok(Variable { name: name.to_owned(), of, value, is_declared: false, text })
+    }
+}
+
+/// Reads what was written as a value of a type.
+pub(crate) fn from_text(text: &str, of: &Type) -> anyhow::Result<Value<'static>> {
+    // What is not JSON is text, so that quotes are seldom needed.
+    let json = serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()));
+    match of {
+        // The text of a string is what was written, even if it looks like JSON.
+        Type::String if !json.is_string() => Ok(Value::string(text)),
+        of => from_json(&json, of),
+    }
+}
+
+/// Reads a document as a value of a type.
+pub(crate) fn from_document(document: &json::Value, of: &Type) -> anyhow::Result<Value<'static>> {
+    from_json(&serde_json::from_str(&json::to_string(document))?, of)
 }
 
 /// The notation also has names of libraries' types and of type parameters; no value of those can be written.

@@ -4,11 +4,12 @@ use cel::checker::Validator;
 use cel::env::{Builder, Env};
 use cel::library;
 use cel::syntax::macros;
+use cel_kubernetes::libraries as kubernetes;
 
 /// Whatever version is the last one.
 const LATEST: u32 = u32::MAX;
 
-/// The whole language: every library in its last version, no variables.
+/// The whole language: every library in its last version, Kubernetes' and our own too, and no variables.
 pub(crate) fn builder() -> Builder {
     Env::builder()
         .library(&library::standard())
@@ -21,6 +22,15 @@ pub(crate) fn builder() -> Builder {
         .library(&library::regex(LATEST))
         .library(&library::bindings())
         .library(&library::two_variable_comprehensions())
+        .library(&kubernetes::lists::lists(LATEST))
+        .library(&kubernetes::regex::regex())
+        .library(&kubernetes::urls::urls())
+        .library(&kubernetes::quantity::quantity())
+        .library(&kubernetes::ip::ip())
+        .library(&kubernetes::cidr::cidr())
+        .library(&kubernetes::format::format())
+        .library(&kubernetes::semver::semver(LATEST))
+        .library(&kubernetes::celplane::celplane())
         .macros(macros::EXISTS_ONE)
         .syntax(|syntax| syntax.optional_syntax = true)
         .validator(Validator::DurationLiterals)

@@ -2,11 +2,13 @@
 
 mod commands;
 mod compile_cache;
+mod control_plane;
 mod gated_uses;
 mod input;
 mod language;
 mod literal;
 mod manifests;
+mod output;
 mod style;
 
 use std::process::ExitCode;
@@ -30,6 +32,10 @@ fn main() -> ExitCode {
             // A closed pipe, as with `celplane cel batch | head`, is no failure of ours.
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
+            }
+            // What the arguments say together makes no sense: a usage error too.
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                usage.exit();
             }
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -27,7 +27,7 @@ fn values_print_as_cel_writes_them() {
     check(&["eval", "1 + 2 == 3"], 0, "true\n", "");
     check(&["eval", "[1, 2u, 'three', duration('90s')]"], 0, "[1, 2u, \"three\", duration(\"90s\")]\n", "");
     check(&["eval", "{'a': 1.0, 'b': null}"], 0, "{\"a\": 1.0, \"b\": null}\n", "");
-    check(&["eval", "--json", "-1"], 0, "{\"int\":\"-1\"}\n", "");
+    check(&["eval", "-1"], 0, "-1\n", "");
 }
 
 #[test]
@@ -82,9 +82,142 @@ fn macros_are_shown_expanded() {
     check(&["ast", "l.all(i, i > 0)"], 0, tree, "");
 }
 
+const TAINT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/cel/taint.yaml");
+const NODE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/cel/node.json");
+const DEVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/cel/devices.yaml");
+const DEFINITION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/cel/definition.yaml");
+const GATEWAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/cel/gateway.yaml");
+
+#[test]
+fn expressions_are_evaluated_at_their_place() {
+    let starts = "taint.key.startsWith('gpu.')";
+    check(&["eval", "--env", "toleration", "--input", TAINT, starts], 0, "true\n", "");
+    check(&["eval", "--env", "toleration", "--var", "taint={\"key\": \"cpu\"}", starts], 0, "false\n", "");
+    check(&["eval", "--env", "affinity", "--input", NODE, "node.labels['zone'] == 'eu-1'"], 0, "true\n", "");
+    let apart = "devices.map(d, d.attributes['gpu.example.com'].index).max() == 2";
+    check(&["eval", "--env", "devices", "--input", DEVICES, apart], 0, "true\n", "");
+    let device = r#"device={"driver": "a.example.com", "attributes": {"cores": {"int": 4}}}"#;
+    let cores = "device.attributes['a.example.com'].cores > 2";
+    check(&["eval", "--env", "device", "--var", device, cores], 0, "true\n", "");
+    check(&["eval", "--env", "base", "--var", "s=1", "--var", "u=2", "s + string(u)"], 0, "\"12\"\n", "");
+}
+
+#[test]
+fn columns_and_rules_see_an_object_of_a_definition() {
+    let column = ["--env", "column", "--schema", DEFINITION, "--input", GATEWAY];
+    let eval = |expression| [&["eval"][..], &column, &[expression]].concat();
+    check(&eval("self.spec.hosts.filter(h, h.startsWith('prod.'))"), 0, "[\"prod.example.com\"]\n", "");
+    check(&eval("format('%s: %d', self.metadata.name, self.spec.replicas)"), 0, "\"web: 3\"\n", "");
+    let picture = "ERROR: <input>:1:10: undefined field 'host'\n | self.spec.host\n | .........^\n";
+    check(&eval("self.spec.host"), 1, "", picture);
+    let old = ["check", "--env", "column", "--schema", DEFINITION, "--version", "v1beta1", "self.spec.host"];
+    check(&old, 0, "type  string\ncost  3\n", "");
+    let rule = ["eval", "--env", "rule", "--schema", DEFINITION, "--var", "self={\"spec\": {\"replicas\": 2}}"];
+    let rule = [&rule[..], &["--var", "oldSelf={\"spec\": {\"replicas\": 1}}"]].concat();
+    check(&[&rule[..], &["self.spec.replicas >= oldSelf.spec.replicas"]].concat(), 0, "true\n", "");
+}
+
+#[test]
+fn our_own_functions_are_there_unless_kubernetes_is_asked_for() {
+    let compare = "semver.compare(taint.value, '>=1.28.0')";
+    check(&["eval", "--env", "toleration", "--input", TAINT, compare], 0, "true\n", "");
+    let picture = "ERROR: <input>:1:1: undeclared reference to 'semver' (in container '')\n \
+                   | semver.compare(taint.value, '>=1.28.0')\n | ^\n\
+                   ERROR: <input>:1:15: undeclared reference to 'compare' (in container '')\n \
+                   | semver.compare(taint.value, '>=1.28.0')\n | ..............^\n";
+    check(&["eval", "--env", "toleration", "--kubernetes", "--input", TAINT, compare], 1, "", picture);
+    check(
+        &["eval", "semver.compare('1.30.0', '<2') && quantity('1Gi').isGreaterThan(quantity('1Mi'))"],
+        0,
+        "true\n",
+        "",
+    );
+}
+
+#[test]
+fn a_place_decides_what_the_value_must_be_and_what_it_may_cost() {
+    let message = "ERROR: must evaluate to bool or the unknown type, not string\n";
+    check(&["check", "--env", "toleration", "taint.key"], 1, "", message);
+    let message = "ERROR: no such key: timeAdded\n";
+    check(&["eval", "--env", "toleration", "--input", TAINT, "taint.timeAdded < timestamp(0)"], 1, "", message);
+    let nested = "node.labels.all(a, node.labels.all(b, node.labels.all(c, a + b != c)))";
+    let run = Command::new(env!("CARGO_BIN_EXE_celplane")).args(["cel", "check", "--env", "affinity", nested]).output();
+    let run = run.unwrap();
+    let errors = String::from_utf8(run.stderr).unwrap();
+    assert!(errors.starts_with("ERROR: too complex, exceeds cost limit: it may cost "), "{errors}");
+    assert_eq!(run.status.code(), Some(1));
+}
+
+#[test]
+fn costs_are_estimated_and_with_an_input_counted() {
+    let starts = "taint.key.startsWith('gpu.')";
+    check(&["cost", "--env", "toleration", starts], 0, "estimated  3\nlimit      1000000\n", "");
+    let counted = "estimated  3\nlimit      1000000\nactual     3\n";
+    check(&["cost", "--env", "toleration", "--input", TAINT, starts], 0, counted, "");
+    let json =
+        "{\n  \"estimated\": {\n    \"min\": 3,\n    \"max\": 3\n  },\n  \"limit\": 1000000,\n  \"actual\": 3\n}\n";
+    check(&["cost", "--env", "toleration", "--input", TAINT, "-o", "json", starts], 0, json, "");
+    check(&["cost", "1 + 2"], 0, "estimated  1\nactual     1\n", "");
+}
+
+#[test]
+fn programs_read_answers_as_json_or_yaml() {
+    let yaml = "value: true\ntype: bool\ncost: 3\n";
+    let starts = "taint.key.startsWith('gpu.')";
+    check(&["eval", "--env", "toleration", "--input", TAINT, "-o", "yaml", starts], 0, yaml, "");
+    let yaml = "value:\n  - 1\n  - a: \"90s\"\ntype: \"list(dyn)\"\ncost: 42\n";
+    check(&["eval", "[1, {'a': duration(d)}]", "--var", "d=90s", "-o", "yaml"], 0, yaml, "");
+    let yaml = "type: bool\ncost:\n  min: 3\n  max: 3\n";
+    check(&["check", "--env", "toleration", "-o", "yaml", starts], 0, yaml, "");
+    let yaml =
+        "error: |-\n  ERROR: <input>:1:5: undeclared reference to 'x' (in container '')\n   | 1 + x\n   | ....^\n";
+    check(&["check", "-o", "yaml", "1 + x"], 1, yaml, "");
+    let yaml = "kind: call\nname: \"_+_\"\ntype: int\nchildren:\n  - kind: literal\n    name: \"1\"\n    type: int\n  \
+                - kind: ident\n    name: x\n    type: int\n";
+    check(&["ast", "--types", "-o", "yaml", "1 + x", "--var", "x=2"], 0, yaml, "");
+}
+
+#[test]
+fn an_input_that_cannot_be_read_is_named() {
+    let message = "error: `nowhere.yaml`: No such file or directory (os error 2)\n";
+    check(&["eval", "--env", "toleration", "--input", "nowhere.yaml", "true"], 1, "", message);
+    let message = "error: devices are a list\n";
+    check(&["eval", "--env", "devices", "--input", TAINT, "true"], 1, "", message);
+    let message = "error: the definition has no version `v2`\n";
+    check(&["check", "--env", "column", "--schema", DEFINITION, "--version", "v2", "1"], 1, "", message);
+}
+
+#[test]
+fn an_input_may_come_from_a_pipe() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_celplane"))
+        .args(["cel", "eval", "--env", "toleration", "--input", "-", "taint.key"])
+        .args(["-o", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"key: a").unwrap();
+    let run = child.wait_with_output().unwrap();
+    let error = "{\n  \"error\": \"ERROR: must evaluate to bool or the unknown type, not string\"\n}\n";
+    assert_eq!((run.status.code(), String::from_utf8(run.stdout).unwrap().as_str()), (Some(1), error));
+}
+
 #[test]
 fn usage_errors_have_their_own_exit_code() {
-    for arguments in [&["eval"][..], &["eval", "1", "--var", "1x=1"], &["eval", "1", "--nope"], &["nope"]] {
+    for arguments in [
+        &["eval"][..],
+        &["eval", "1", "--var", "1x=1"],
+        &["eval", "1", "--nope"],
+        &["nope"],
+        &["eval", "true", "--env", "nowhere"],
+        &["eval", "true", "--kubernetes"],
+        &["eval", "true", "--env", "column"],
+        &["eval", "true", "--env", "toleration", "--schema", DEFINITION],
+        &["eval", "true", "--schema", DEFINITION],
+        &["eval", "true", "--env", "base", "--var", "x:int=1"],
+        &["eval", "true", "--version", "v1"],
+        &["eval", "true", "-o", "xml"],
+    ] {
         let run = Command::new(env!("CARGO_BIN_EXE_celplane")).arg("cel").args(arguments).output().unwrap();
         assert_eq!(run.status.code(), Some(2), "celplane cel {arguments:?}");
     }

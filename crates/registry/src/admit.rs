@@ -200,10 +200,7 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
     let Some(of) = resource.object_type() else { return object };
     let mut object = normalize(of, &object);
-    // Custom resources and their definitions are stored as JSON, all else in a form without empty lists.
-    if resource.group != "apiextensions.k8s.io" {
-        drop_empty_lists(of, &mut object);
-    }
+    drop_empty_lists(of, &mut object);
     defaults::apply(of, &mut object, now);
     normalize(of, &object)
 }
@@ -234,9 +231,10 @@ fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[
     if errors.is_empty() {
         return Ok(());
     }
-    // Several rules may say the same; users hear it once.
+    // Several rules may say the same; users hear it once, except where Kubernetes has no declared rules.
     let mut seen = std::collections::HashSet::new();
-    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string())).collect();
+    let repeats = resource.group == "apiextensions.k8s.io";
+    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string()) || repeats).collect();
     let name = object.field("metadata").text("name");
     let message = errors.invalid_message(&resource.qualified_kind(), name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })

@@ -233,11 +233,11 @@ fn validate_deployment(deployment: &Value, old: Option<&Value>, context: &Contex
     for name in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         non_negative(spec.int(name), at.child(name), errors);
     }
-    if let Some(seconds) = spec.optional_int("progressDeadlineSeconds") {
-        if seconds <= spec.int("minReadySeconds") {
-            let detail = "must be greater than minReadySeconds";
-            errors.invalid(at.child("progressDeadlineSeconds"), seconds, detail);
-        }
+    if let Some(seconds) = spec.optional_int("progressDeadlineSeconds")
+        && seconds <= spec.int("minReadySeconds")
+    {
+        let detail = "must be greater than minReadySeconds";
+        errors.invalid(at.child("progressDeadlineSeconds"), seconds, detail);
     }
 }
 

@@ -263,10 +263,10 @@ fn validate_completion_mode(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
             let detail = "must be less than or equal to 100000 when completion mode is Indexed";
             errors.invalid(at.child("parallelism"), parallelism, detail);
         }
-        if let (Some(completions), Some(failed)) = (completions, failed) {
-            if failed > completions {
-                errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
-            }
+        if let (Some(completions), Some(failed)) = (completions, failed)
+            && failed > completions
+        {
+            errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
         }
         if let Some(failed) = failed.filter(|it| *it > 100_000) {
             errors.invalid(at.child("maxFailedIndexes"), failed, "must be less than or equal to 100000");
@@ -392,10 +392,10 @@ fn validate_cron_job(cron_job: &Value, old: Option<&Value>, context: &Context<'_
         cron::validate(schedule, allows_zone, spec.has("timeZone"), at.child("schedule"), errors);
     }
     non_negative(spec.int("startingDeadlineSeconds"), at.child("startingDeadlineSeconds"), errors);
-    if old_spec.is_none_or(|old| old.field("timeZone") != spec.field("timeZone")) {
-        if let Some(zone) = spec.optional_text("timeZone") {
-            cron::validate_zone(zone, at.child("timeZone"), errors);
-        }
+    if old_spec.is_none_or(|old| old.field("timeZone") != spec.field("timeZone"))
+        && let Some(zone) = spec.optional_text("timeZone")
+    {
+        cron::validate_zone(zone, at.child("timeZone"), errors);
     }
     match spec.text("concurrencyPolicy") {
         "Allow" | "Forbid" | "Replace" => {}

@@ -1,6 +1,7 @@
 //! `celplane cel`: expressions at the command line.
 
 mod expression;
+mod schema;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ impl Arguments {
 super::subcommands! {
     Eval => eval,
     Check => check,
+    Cost => cost,
     Ast => ast,
     Batch => batch,
 }

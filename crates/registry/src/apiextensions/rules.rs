@@ -4,13 +4,15 @@ use api::field::{Error, ErrorType, Errors, Path};
 use api::json::Value;
 use api::structural_schema::Schema;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment, ResultRule};
-use cel_kubernetes::environments::{Dialect, printer_column, validation_rule};
+use cel_kubernetes::environments::{Dialect, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
 
 use crate::document::Read;
 use crate::render;
 
+/// Kubernetes numbers the types of rules.
+const TYPE_NAME: &str = "selfType0";
 const PER_RULE: u64 = 10_000_000;
 const PER_DEFINITION: u64 = 100_000_000;
 const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
@@ -39,7 +41,7 @@ pub(crate) fn compile(schema: &Value, is_resource: bool) -> Result<Vec<CompiledR
         "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations".to_owned()
     };
     let typed = Schema::from_value(schema).map_err(|error| error.to_string())?;
-    let typed = TypedSchema::new(&typed, is_resource, printer_column::TYPE_NAME).ok_or_else(no_type)?;
+    let typed = TypedSchema::new(&typed, is_resource, TYPE_NAME).ok_or_else(no_type)?;
     let size = typed.declared().min_serialized_size.saturating_add(1);
     let max_cardinality = MAX_REQUEST_BYTES.checked_div(size).unwrap_or(MAX_REQUEST_BYTES);
     let environment = |optional_old_self: bool, result: ResultRule| {
@@ -93,7 +95,7 @@ impl Budget {
             return;
         }
         self.most_expensive.push((cost, at.to_string()));
-        self.most_expensive.sort_by(|left, right| right.0.cmp(&left.0));
+        self.most_expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
         self.most_expensive.truncate(4);
     }
 

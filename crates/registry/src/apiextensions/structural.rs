@@ -34,7 +34,7 @@ fn children(schema: &Value) -> impl Iterator<Item = &Value> {
 pub(super) fn validate(schema: &Value, at: &Path<'_>) -> Errors {
     let mut errors = Errors::new();
     invariants(schema, Level::Root, at, &mut errors);
-    complete(schema, schema, at, &mut errors);
+    complete(schema, at, &mut errors);
     let mut list: Vec<Error> = errors.into_iter().collect();
     list.sort_by_key(ToString::to_string);
     list.into_iter().collect()
@@ -98,10 +98,10 @@ fn invariants(schema: &Value, level: Level, at: &Path<'_>, errors: &mut Errors) 
         errors.invalid(at.child("type"), kind, "must be object at the root");
     }
     for name in ["kind", "apiVersion"] {
-        if let Some(property) = schema.map("properties").get(name).filter(|_| checks_metadata) {
-            if property.text("type") != "string" {
-                errors.invalid(properties.key(name).child("type"), property.text("type"), "must be string");
-            }
+        if let Some(property) = schema.map("properties").get(name).filter(|_| checks_metadata)
+            && property.text("type") != "string"
+        {
+            errors.invalid(properties.key(name).child("type"), property.text("type"), "must be string");
         }
     }
     if let Some(metadata) = schema.map("properties").get("metadata") {
@@ -213,27 +213,16 @@ fn nested(schema: &Value, skip_any_of: bool, at: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// What logical parts speak of must be specified outside of them.
-fn complete(schema: &Value, skeleton: &Value, at: &Path<'_>, errors: &mut Errors) {
+/// What logical parts at the root speak of must be specified outside of them. Kubernetes looks only there.
+fn complete(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
+    if let Some(not) = schema.optional("not") {
+        complete_nested(not, schema, at, &at.child("not"), errors);
+    }
     for name in ["allOf", "anyOf", "oneOf"] {
         let list = at.child(name);
         for (index, item) in schema.list(name).iter().enumerate() {
-            complete_nested(item, skeleton, at, &list.index(index), errors);
+            complete_nested(item, schema, at, &list.index(index), errors);
         }
-    }
-    if let Some(not) = schema.optional("not") {
-        complete_nested(not, skeleton, at, &at.child("not"), errors);
-    }
-    if let Some(items) = schema.optional("items") {
-        complete(items, skeleton.field("items"), &at.child("items"), errors);
-    }
-    let properties = at.child("properties");
-    for (name, property) in schema.map("properties").iter() {
-        let skeleton = skeleton.map("properties").get(name).unwrap_or(property);
-        complete(property, skeleton, &properties.key(name), errors);
-    }
-    if let Some(additional) = schema.optional("additionalProperties").filter(|it| it.as_object().is_some()) {
-        complete(additional, skeleton.field("additionalProperties"), &at.child("additionalProperties"), errors);
     }
 }
 

@@ -54,11 +54,9 @@ pub(super) fn validate_failure(spec: &Value, at: &Path<'_>, errors: &mut Errors)
         let here = list.index(index);
         match rule.text("action") {
             "" => errors.required(here.child("action"), listed(ACTIONS)),
-            "FailIndex" => {
-                if !spec.has("backoffLimitPerIndex") {
-                    let detail = "requires the backoffLimitPerIndex to be set";
-                    errors.invalid(here.child("action"), "FailIndex", detail);
-                }
+            "FailIndex" if !spec.has("backoffLimitPerIndex") => {
+                let detail = "requires the backoffLimitPerIndex to be set";
+                errors.invalid(here.child("action"), "FailIndex", detail);
             }
             action if !ACTIONS.contains(&action) => errors.not_supported(here.child("action"), action, ACTIONS),
             _ => {}

@@ -162,10 +162,10 @@ fn validate_spec(spec: &Value, name: &str, rules: node_selector::Rules<'_>, erro
     if !class.is_empty() {
         invalid(names::dns1123_subdomain(class), class, at.child("storageClassName"), errors);
     }
-    if let Some(mode) = spec.optional_text("volumeMode") {
-        if !VOLUME_MODES.contains(&mode) {
-            errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
-        }
+    if let Some(mode) = spec.optional_text("volumeMode")
+        && !VOLUME_MODES.contains(&mode)
+    {
+        errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
     }
     if let Some(class) = spec.optional_text("volumeAttributesClassName") {
         let here = at.child("volumeAttributesClassName");

@@ -220,13 +220,13 @@ fn warnings(claim: &Value) -> Vec<String> {
         ));
     }
     for kind in ["requests", "limits"] {
-        if let Some(amount) = claim.field("spec").field("resources").field(kind).quantity("storage") {
-            if amount.milli_value() % 1000 != 0 {
-                let text = api::go_text::quote(&amount.to_string());
-                warnings.push(format!(
-                    "spec.resources.{kind}[storage]: fractional byte value {text} is invalid, must be an integer"
-                ));
-            }
+        if let Some(amount) = claim.field("spec").field("resources").field(kind).quantity("storage")
+            && amount.milli_value() % 1000 != 0
+        {
+            let text = api::go_text::quote(&amount.to_string());
+            warnings.push(format!(
+                "spec.resources.{kind}[storage]: fractional byte value {text} is invalid, must be an integer"
+            ));
         }
     }
     warnings

@@ -37,10 +37,10 @@ pub(crate) fn validate_spec(spec: &Value, lenience: Lenience, at: &Path<'_>, err
     if let Some(name) = spec.optional_text("storageClassName").filter(|it| !it.is_empty()) {
         invalid(names::dns1123_subdomain(name), name, at.child("storageClassName"), errors);
     }
-    if let Some(mode) = spec.optional_text("volumeMode") {
-        if !VOLUME_MODES.contains(&mode) {
-            errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
-        }
+    if let Some(mode) = spec.optional_text("volumeMode")
+        && !VOLUME_MODES.contains(&mode)
+    {
+        errors.not_supported(at.child("volumeMode"), mode, VOLUME_MODES);
     }
     for kind in ["dataSource", "dataSourceRef"] {
         if let Some(source) = spec.optional(kind) {

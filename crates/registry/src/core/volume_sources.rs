@@ -136,10 +136,10 @@ fn validate_host_path(source: &Value, at: &Path<'_>, errors: &mut Errors) {
         return;
     }
     validate_no_backsteps(path, at.child("path"), errors);
-    if let Some(kind) = source.optional_text("type") {
-        if !TYPES.contains(&kind) {
-            errors.not_supported(at.child("type"), kind, TYPES);
-        }
+    if let Some(kind) = source.optional_text("type")
+        && !TYPES.contains(&kind)
+    {
+        errors.not_supported(at.child("type"), kind, TYPES);
     }
 }
 
@@ -285,10 +285,10 @@ fn validate_azure_disk(source: &Value, at: &Path<'_>, errors: &mut Errors) {
             errors.required(at.child(name), "");
         }
     }
-    if let Some(mode) = source.optional_text("cachingMode") {
-        if !matches!(mode, "None" | "ReadOnly" | "ReadWrite") {
-            errors.not_supported(at.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
-        }
+    if let Some(mode) = source.optional_text("cachingMode")
+        && !matches!(mode, "None" | "ReadOnly" | "ReadWrite")
+    {
+        errors.not_supported(at.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
     }
     let Some(kind) = source.optional_text("kind") else { return };
     if !matches!(kind, "Dedicated" | "Managed" | "Shared") {

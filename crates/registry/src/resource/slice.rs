@@ -196,10 +196,10 @@ fn validate_device(device: &Value, old: Option<&Value>, per_device: bool, at: &P
 
 fn validate_attribute(attribute: &Value, at: &Path<'_>, findings: &mut Findings) {
     const NAMES: &[&str] = &["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
-    if let Some(text) = attribute.optional_text("string") {
-        if text.len() > 64 {
-            findings.written.too_long(at.child("string"), 64);
-        }
+    if let Some(text) = attribute.optional_text("string")
+        && text.len() > 64
+    {
+        findings.written.too_long(at.child("string"), 64);
     }
     if let Some(text) = attribute.optional_text("version") {
         if Version::parse(text).is_err() {
@@ -355,11 +355,11 @@ fn validate_policy(value: &Value, policy: &Value, at: &Path<'_>, errors: &mut Er
 fn validate_values(default: &Quantity, max: &Quantity, values: &[Value], at: &Path<'_>, errors: &mut Errors) {
     let values: Vec<Quantity> = values.iter().filter_map(as_quantity).collect();
     for (index, pair) in values.windows(2).enumerate() {
-        if let [left, right] = pair {
-            if left.cmp(right) == Ordering::Greater {
-                let here = at.index(index.saturating_add(1));
-                errors.invalid(here, right.to_string(), "values must be sorted in ascending order");
-            }
+        if let [left, right] = pair
+            && left.cmp(right) == Ordering::Greater
+        {
+            let here = at.index(index.saturating_add(1));
+            errors.invalid(here, right.to_string(), "values must be sorted in ascending order");
         }
     }
     if values.len() > 10 {

@@ -3,17 +3,22 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use api::json;
 use cel::checker::TypedAst;
 use cel::syntax::ast::{Ast, ExprId, ExprKind, Literal};
 use cel::value::Value;
 
 use super::expression::Expression;
+use crate::output::Output;
 
 /// Print the syntax tree of an expression, macros expanded, one node a line.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     expression: Expression,
+
+    #[command(flatten)]
+    output: Output,
 
     /// Check the expression too, and print each node's type.
     #[arg(long)]
@@ -23,21 +28,21 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Fails, in the sense of the exit code, when the expression does not parse, or with `--types` does not check.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.types {
-            let Some(typed) = self.expression.compile()? else { return Ok(ExitCode::FAILURE) };
-            print!("{}", Tree { ast: typed.ast(), typed: Some(&typed) }.text());
-            return Ok(ExitCode::SUCCESS);
-        }
-        match self.expression.env()?.parse(&self.expression.source()) {
-            Ok(ast) => {
-                print!("{}", Tree { ast: &ast, typed: None }.text());
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(issues) => {
-                eprintln!("{issues}");
-                Ok(ExitCode::FAILURE)
-            }
-        }
+        let env = self.expression.scene()?.environment.env;
+        let source = self.expression.source();
+        let outcome = if self.types {
+            env.compile_source(&source).map(|typed| self.print(&Tree { ast: typed.ast(), typed: Some(&typed) }))
+        } else {
+            env.parse(&source).map(|ast| self.print(&Tree { ast: &ast, typed: None }))
+        };
+        Ok(match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(issues) => self.output.fail(&issues.to_string()),
+        })
+    }
+
+    fn print(&self, tree: &Tree<'_>) {
+        self.output.print(tree.text().trim_end_matches('\n'), || tree.document("", "", tree.ast.root()));
     }
 }
 
@@ -78,6 +83,29 @@ impl<'t> Tree<'t> {
             }
         }
         out
+    }
+
+    /// A node and what is below it. Trees are not deeper than the checker allows.
+    fn document(&self, role: &str, name: &str, id: ExprId) -> json::Value {
+        let mut node = json::Object::new();
+        if !role.is_empty() || !name.is_empty() {
+            node.insert("role", format!("{role}{name}"));
+        }
+        let label = self.label(id);
+        let (kind, name) = label.split_once(' ').unwrap_or((&label, ""));
+        node.insert("kind", kind);
+        if !name.is_empty() {
+            node.insert("name", name);
+        }
+        if let Some(typed) = self.typed {
+            node.insert("type", typed.type_of(id).to_string());
+        }
+        let mut children = Vec::new();
+        self.children(id, |role, name, child| children.push(self.document(role, name, child)));
+        if !children.is_empty() {
+            node.insert("children", children);
+        }
+        json::Value::Object(node)
     }
 
     /// The node itself, without what is below it.

@@ -2,31 +2,32 @@
 
 use std::process::ExitCode;
 
-use cel::cost::{self, Cost, NoHints};
-
-use super::expression::Expression;
+use super::cost::{range, range_document};
+use super::expression::{Expression, explain};
+use crate::output::Output;
 
 /// Check an expression: print its type and what it costs, or what is wrong with it.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     expression: Expression,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Arguments {
-    /// Fails, in the sense of the exit code, when the expression does not compile.
+    /// Fails, in the sense of the exit code, when the expression does not compile, or is beyond its place's limits.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let Some(typed) = self.expression.compile()? else { return Ok(ExitCode::FAILURE) };
-        println!("type  {}", typed.result_type());
-        println!("cost  {}", range(cost::estimate(&typed, &NoHints)));
+        let environment = self.expression.scene()?.environment;
+        let compiled = match environment.compile(self.expression.text()) {
+            Ok(compiled) => compiled,
+            Err(error) => return Ok(self.output.fail(&explain(&error))),
+        };
+        let (of, cost) = (compiled.result_type().to_string(), compiled.cost());
+        self.output.print(&format!("type  {of}\ncost  {}", range(cost)), || {
+            api::json!({ "type": (of.as_str()), "cost": (range_document(cost)) })
+        });
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn range(cost: Cost) -> String {
-    match cost {
-        Cost { min, max: u64::MAX } => format!("at least {min}"),
-        Cost { min, max } if min == max => min.to_string(),
-        Cost { min, max } => format!("{min} to {max}"),
     }
 }

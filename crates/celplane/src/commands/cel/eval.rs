@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-use cel::program::{Bindings, Limits, Program};
+use cel::program::Limits;
+use cel_kubernetes::compile::{ResultRule, not_a_bool};
 
-use super::expression::Expression;
+use super::expression::{Expression, explain};
+use crate::output::{Output, document, unsigned};
 
 /// Evaluate an expression and print its value.
 #[derive(clap::Args)]
@@ -12,38 +14,46 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     expression: Expression,
 
-    /// Print the value as JSON that keeps types: {"int":"1"}.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 
-    /// Also print what the evaluation cost.
+    /// Also print what the evaluation cost, on standard error.
     #[arg(long)]
     cost: bool,
 
-    /// Stop when the evaluation has cost more than this.
-    #[arg(long, value_name = "COST", default_value_t = u64::MAX, hide_default_value = true)]
-    cost_limit: u64,
+    /// Stop when the evaluation has cost more than this; the place's own limit if not given.
+    #[arg(long, value_name = "COST")]
+    cost_limit: Option<u64>,
 }
 
 impl Arguments {
     /// Fails, in the sense of the exit code, when the expression does not compile or has no value.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let Some(typed) = self.expression.compile()? else { return Ok(ExitCode::FAILURE) };
-        let program = match Program::new(&typed) {
-            Ok(program) => program,
-            Err(error) => return Ok(super::expression::fail(&error)),
+        let scene = self.expression.scene()?;
+        let environment = scene.environment.without_estimate_limit();
+        let compiled = match environment.compile(self.expression.text()) {
+            Ok(compiled) => compiled,
+            Err(error) => return Ok(self.output.fail(&explain(&error))),
         };
-        let variables = self.expression.variables().iter();
-        let input = variables.fold(Bindings::new(), |input, it| input.bind(&it.name, it.value.borrowed()));
-        let evaluation = program.eval_within(&input, Limits::cost(self.cost_limit));
-        if self.cost {
-            eprintln!("cost: {}", evaluation.cost);
-        }
-        match &evaluation.result {
-            Ok(value) if self.json => println!("{}", cel_kubernetes::recorded::typed_json::encode(value)),
-            Ok(value) => println!("{}", crate::literal::text(value)),
-            Err(error) => return Ok(super::expression::fail(error)),
-        }
-        Ok(ExitCode::SUCCESS)
+        let limits = Limits::cost(self.cost_limit.unwrap_or(environment.limits.runtime_cost));
+        Ok(scene.input.with(|input| {
+            let evaluation = compiled.eval_within(input, limits);
+            if self.cost {
+                eprintln!("cost: {}", evaluation.cost);
+            }
+            let must_be_bool = environment.result == ResultRule::BoolOrUnknown;
+            let value = match &evaluation.result {
+                Ok(value) => match must_be_bool.then(|| not_a_bool(value)).flatten() {
+                    Some(error) => return self.output.fail(&format!("ERROR: {error}")),
+                    None => value,
+                },
+                Err(error) => return self.output.fail(&format!("ERROR: {error}")),
+            };
+            self.output.print(&crate::literal::text(value), || {
+                let of = compiled.result_type().to_string();
+                api::json!({ "value": (document(value)), "type": of, "cost": (unsigned(evaluation.cost)) })
+            });
+            ExitCode::SUCCESS
+        }))
     }
 }

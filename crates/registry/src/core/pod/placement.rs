@@ -242,10 +242,10 @@ pub(crate) fn validate_spread(constraints: &[Value], options: &Options<'_>, at: 
             }
         }
         for name in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            if let Some(policy) = constraint.optional_text(name) {
-                if !matches!(policy, "Honor" | "Ignore") {
-                    errors.not_supported(here.child(name), policy, &["Honor", "Ignore"]);
-                }
+            if let Some(policy) = constraint.optional_text(name)
+                && !matches!(policy, "Honor" | "Ignore")
+            {
+                errors.not_supported(here.child(name), policy, &["Honor", "Ignore"]);
             }
         }
         if options.old_breaks_match_label_keys {

@@ -146,32 +146,32 @@ pub(super) fn validate_pod(
     validate(requirements, resources::validate_pod_name, claim_names, options, at, errors);
     let requests_at = at.child("requests");
     for (name, sum) in &aggregate(spec, "requests") {
-        if let Some(of_pod) = requirements.field("requests").quantity(name) {
-            if sum.cmp(&of_pod) == Ordering::Greater {
-                let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
-                errors.invalid(requests_at.key(name), of_pod.to_string(), detail);
-            }
+        if let Some(of_pod) = requirements.field("requests").quantity(name)
+            && sum.cmp(&of_pod) == Ordering::Greater
+        {
+            let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
+            errors.invalid(requests_at.key(name), of_pod.to_string(), detail);
         }
     }
     let limits_at = at.child("limits");
     for (name, sum) in aggregate(spec, "limits").iter().filter(|(name, _)| is_huge_page(name)) {
-        if let Some(of_pod) = requirements.field("limits").quantity(name) {
-            if sum.cmp(&of_pod) == Ordering::Greater {
-                let detail = format!("must be greater than or equal to aggregate container limits of {sum}");
-                errors.invalid(limits_at.key(name), of_pod.to_string(), detail);
-            }
+        if let Some(of_pod) = requirements.field("limits").quantity(name)
+            && sum.cmp(&of_pod) == Ordering::Greater
+        {
+            let detail = format!("must be greater than or equal to aggregate container limits of {sum}");
+            errors.invalid(limits_at.key(name), of_pod.to_string(), detail);
         }
     }
     let containers_at = at.child("containers");
     for (index, container) in spec.list("containers").iter().enumerate() {
         for (name, limit) in amounts(container.field("resources").map("limits")) {
-            if let Some(of_pod) = requirements.field("limits").quantity(name) {
-                if limit.cmp(&of_pod) == Ordering::Greater {
-                    let here = containers_at.index(index);
-                    let here = here.key(name);
-                    let detail = format!("must be less than or equal to pod limits of {of_pod}");
-                    errors.invalid(here.child("limits"), limit.to_string(), detail);
-                }
+            if let Some(of_pod) = requirements.field("limits").quantity(name)
+                && limit.cmp(&of_pod) == Ordering::Greater
+            {
+                let here = containers_at.index(index);
+                let here = here.key(name);
+                let detail = format!("must be less than or equal to pod limits of {of_pod}");
+                errors.invalid(here.child("limits"), limit.to_string(), detail);
             }
         }
     }

@@ -66,23 +66,23 @@ pub(super) fn validate_pod(context: &Value, spec: &Value, options: &Options<'_>,
         validate_id(group.as_i64().unwrap_or_default(), list.index(index), errors);
     }
     validate_sysctls(context.list("sysctls"), spec, options, &at.child("sysctls"), errors);
-    if let Some(policy) = context.optional_text("fsGroupChangePolicy") {
-        if !matches!(policy, "Always" | "OnRootMismatch") {
-            errors.not_supported(at.child("fsGroupChangePolicy"), policy, &["Always", "OnRootMismatch"]);
-        }
+    if let Some(policy) = context.optional_text("fsGroupChangePolicy")
+        && !matches!(policy, "Always" | "OnRootMismatch")
+    {
+        errors.not_supported(at.child("fsGroupChangePolicy"), policy, &["Always", "OnRootMismatch"]);
     }
     validate_seccomp(context.field("seccompProfile"), &at.child("seccompProfile"), errors);
     validate_windows_options(context.field("windowsOptions"), &at.child("windowsOptions"), errors);
     validate_app_armor(context.field("appArmorProfile"), &at.child("appArmorProfile"), errors);
-    if let Some(policy) = context.optional_text("supplementalGroupsPolicy") {
-        if !matches!(policy, "Merge" | "Strict") {
-            errors.not_supported(at.child("supplementalGroupsPolicy"), policy, &["Merge", "Strict"]);
-        }
+    if let Some(policy) = context.optional_text("supplementalGroupsPolicy")
+        && !matches!(policy, "Merge" | "Strict")
+    {
+        errors.not_supported(at.child("supplementalGroupsPolicy"), policy, &["Merge", "Strict"]);
     }
-    if let Some(policy) = context.optional_text("seLinuxChangePolicy") {
-        if !matches!(policy, "MountOption" | "Recursive") {
-            errors.not_supported(at.child("seLinuxChangePolicy"), policy, &["MountOption", "Recursive"]);
-        }
+    if let Some(policy) = context.optional_text("seLinuxChangePolicy")
+        && !matches!(policy, "MountOption" | "Recursive")
+    {
+        errors.not_supported(at.child("seLinuxChangePolicy"), policy, &["MountOption", "Recursive"]);
     }
 }
 
@@ -114,10 +114,10 @@ fn validate_sysctls(sysctls: &[Value], spec: &Value, options: &Options<'_>, at: 
         } else if seen.contains(&name) {
             errors.duplicate(here.child("name"), name);
         }
-        if !options.allow_namespaced_sysctls {
-            if let Some(detail) = forbids_sysctl(name, spec) {
-                errors.invalid(here.child("name"), name, detail);
-            }
+        if !options.allow_namespaced_sysctls
+            && let Some(detail) = forbids_sysctl(name, spec)
+        {
+            errors.invalid(here.child("name"), name, detail);
         }
         seen.push(name);
     }
@@ -273,13 +273,13 @@ pub(super) fn validate_host_process(spec: &Value, at: &Path<'_>, errors: &mut Er
     for (list, index, container) in super::containers(spec) {
         all = all.saturating_add(1);
         let own = container.field("securityContext").field("windowsOptions").optional_flag("hostProcess");
-        if let (Some(of_pod), Some(own)) = (of_pod, own) {
-            if of_pod != own {
-                let detail = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
-                let list = at.child(list);
-                let here = list.index(index);
-                errors.invalid(here.child("securityContext.windowsOptions.hostProcess"), own, detail);
-            }
+        if let (Some(of_pod), Some(own)) = (of_pod, own)
+            && of_pod != own
+        {
+            let detail = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
+            let list = at.child(list);
+            let here = list.index(index);
+            errors.invalid(here.child("securityContext.windowsOptions.hostProcess"), own, detail);
         }
         if own.or(of_pod) == Some(true) {
             on_host = on_host.saturating_add(1);

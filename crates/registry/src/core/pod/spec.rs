@@ -100,11 +100,11 @@ fn validate_names(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
     named(spec.text("serviceAccountName"), names::dns1123_subdomain, at.child("serviceAccountName"), errors);
     named(spec.text("nodeName"), names::dns1123_subdomain, at.child("nodeName"), errors);
-    if let Some(seconds) = spec.optional_int("activeDeadlineSeconds") {
-        if !(1..=i64::from(i32::MAX)).contains(&seconds) {
-            let detail = "must be between 1 and 2147483647, inclusive";
-            errors.invalid(at.child("activeDeadlineSeconds"), seconds, detail);
-        }
+    if let Some(seconds) = spec.optional_int("activeDeadlineSeconds")
+        && !(1..=i64::from(i32::MAX)).contains(&seconds)
+    {
+        let detail = "must be between 1 and 2147483647, inclusive";
+        errors.invalid(at.child("activeDeadlineSeconds"), seconds, detail);
     }
     named(spec.text("hostname"), names::dns1123_label, at.child("hostname"), errors);
     named(spec.text("subdomain"), names::dns1123_label, at.child("subdomain"), errors);
@@ -302,11 +302,11 @@ pub(crate) fn validate_annotations(
     errors: &mut Errors,
 ) {
     let text = |key: &str| annotations.get(key).and_then(Value::as_str);
-    if let Some(value) = text(MIRROR) {
-        if spec.text("nodeName").is_empty() {
-            let detail = "must set spec.nodeName if mirror pod annotation is set";
-            errors.invalid(at.key(MIRROR), value, detail);
-        }
+    if let Some(value) = text(MIRROR)
+        && spec.text("nodeName").is_empty()
+    {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        errors.invalid(at.key(MIRROR), value, detail);
     }
     if let Some(tolerations) = text("scheduler.alpha.kubernetes.io/tolerations").filter(|it| !it.is_empty()) {
         let key = "scheduler.alpha.kubernetes.io/tolerations";
@@ -335,6 +335,7 @@ pub(crate) fn validate_template(template: &Value, options: &Options<'_>, at: &Pa
     validate_annotations(metadata.map("annotations"), spec, options, &annotations, errors);
     let here = at.child("spec");
     validate(spec, &Value::Null, options, &here, errors);
+    super::profiles::validate(metadata, spec, &here, errors);
     if !spec.list("ephemeralContainers").is_empty() {
         errors.forbidden(here.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
     }

@@ -158,10 +158,10 @@ fn validate_addresses(
         items => render::list(CORE, if is_pod { "PodIP" } else { "HostIP" }, items),
     };
     let first = addresses().next();
-    if let (false, Some(first)) = (is_pod, first) {
-        if first != status.text(single) {
-            errors.invalid(at.index(0).child("ip"), first, format!("must be equal to `{single}`"));
-        }
+    if let (false, Some(first)) = (is_pod, first)
+        && first != status.text(single)
+    {
+        errors.invalid(at.index(0).child("ip"), first, format!("must be equal to `{single}`"));
     }
     let known: Vec<&str> = old_status.list(list).iter().map(|it| it.text("ip")).collect();
     for (index, address) in addresses().enumerate() {

@@ -189,10 +189,10 @@ fn validate_keys(source: &Value, name: &str, at: &Path<'_>, errors: &mut Errors)
 }
 
 fn validate_mode(source: &Value, name: &str, at: &Path<'_>, errors: &mut Errors) {
-    if let Some(mode) = source.optional_int(name) {
-        if !(0..=0o777).contains(&mode) {
-            errors.invalid(at.child(name), mode, BAD_MODE);
-        }
+    if let Some(mode) = source.optional_int(name)
+        && !(0..=0o777).contains(&mode)
+    {
+        errors.invalid(at.child(name), mode, BAD_MODE);
     }
 }
 

@@ -1,0 +1,85 @@
+//! What happens to objects between decoding and the store, whatever their kind says: defaults that depend on other
+//! objects, and refusals that depend on the state of the cluster.
+//!
+//! One file per plugin, each with Kubernetes' name and texts.
+
+mod default_toleration_seconds;
+mod namespace_lifecycle;
+mod node_taints;
+mod priority;
+mod role_escalation;
+mod service_account;
+
+use std::sync::Arc;
+
+use api::json::Value;
+
+use crate::identity::User;
+use crate::resources::Resource;
+use crate::server::Server;
+use crate::status::Result;
+
+/// What is done with the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It changes.
+    Update,
+}
+
+/// Fills in what other objects decide. The object is in the stored version.
+///
+/// # Errors
+/// 403 if something that it needs is missing.
+pub fn mutate(
+    server: &Arc<Server>,
+    resource: &Resource,
+    object: &mut Value,
+    operation: Operation,
+    _user: &User,
+) -> Result<()> {
+    match (resource.group, resource.plural, operation) {
+        ("", "pods", Operation::Create) => {
+            service_account::mutate(server, object)?;
+            priority::mutate(server, object)?;
+            default_toleration_seconds::mutate(object);
+        }
+        ("", "pods", Operation::Update) => default_toleration_seconds::mutate(object),
+        ("", "nodes", Operation::Create) => node_taints::mutate(object),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Refuses what may not be.
+///
+/// # Errors
+/// 403 with the reason.
+pub async fn validate(
+    server: &Arc<Server>,
+    resource: &Resource,
+    object: &Value,
+    old: Option<&Value>,
+    operation: Operation,
+    user: &User,
+) -> Result<()> {
+    if operation == Operation::Create {
+        namespace_lifecycle::validate(server, resource, object).await?;
+    }
+    role_escalation::validate(server, resource, object, old, user)
+}
+
+/// Refuses a change that may not be.
+///
+/// # Errors
+/// 403 with the reason.
+pub fn validate_update(
+    server: &Arc<Server>,
+    resource: &Resource,
+    object: &Value,
+    old: &Value,
+    user: &User,
+) -> Result<()> {
+    role_escalation::validate(server, resource, object, Some(old), user)
+}

@@ -1,0 +1,67 @@
+//! `Priority`: the name of a priority class becomes a number.
+
+use std::sync::Arc;
+
+use api::json::Value;
+
+use crate::metadata;
+use crate::resources;
+use crate::server::Server;
+use crate::status::{Failure, Result};
+
+/// Sets priority and preemption policy of a new pod.
+///
+/// # Errors
+/// 403 if the class does not exist, or the pod sets another priority itself.
+pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
+    let name = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default().to_owned();
+    let refuse = |pod: &Value, why: &str| Failure::forbidden("", "pods", metadata::text(pod, "name"), why);
+    let Some(classes) = resources::find("scheduling.k8s.io", "v1", "priorityclasses") else { return Ok(()) };
+    let cache = server.cache.resource(&classes.prefix());
+    let class = if name.is_empty() {
+        let all = cache.list(&classes.prefix(), None, 0, |_, _| true).objects;
+        let mut defaults: Vec<Value> = all
+            .into_iter()
+            .map(|(_, class)| class.decode())
+            .filter(|class| class.get("globalDefault").and_then(Value::as_bool) == Some(true))
+            .collect();
+        defaults.sort_by_key(|class| class.get("value").and_then(Value::as_i64));
+        defaults.into_iter().next()
+    } else {
+        match cache.get(&classes.key("", &name)) {
+            Some(class) => Some(class.decode()),
+            None => return Err(refuse(pod, &format!("no PriorityClass with name {name} was found"))),
+        }
+    };
+    let value = class.as_ref().and_then(|class| class.get("value")).and_then(Value::as_i64).unwrap_or_default();
+    let policy = class.as_ref().and_then(|class| class.str_at(&["preemptionPolicy"])).unwrap_or("PreemptLowerPriority");
+    let given = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
+    if given.is_some_and(|given| given != value) {
+        return Err(refuse(
+            pod,
+            "the integer value of priority must not be provided in pod spec; priority admission controller computed \
+             {value} from the given PriorityClass name"
+                .replace("{value}", &value.to_string())
+                .as_str(),
+        ));
+    }
+    let given = pod.str_at(&["spec", "preemptionPolicy"]).map(ToOwned::to_owned);
+    if given.as_deref().is_some_and(|given| given != policy) {
+        let given = given.unwrap_or_default();
+        return Err(refuse(
+            pod,
+            &format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            ),
+        ));
+    }
+    let class_name = class.as_ref().map(|class| metadata::text(class, "name").to_owned()).unwrap_or_default();
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("priority", value);
+        spec.insert("preemptionPolicy", policy);
+        if !class_name.is_empty() {
+            spec.insert("priorityClassName", class_name);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Response bodies: one piece, several pieces that are shared with others, or a stream that lasts.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+/// What is sent to a client.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it at once.
+    Full(Bytes),
+    /// Piece by piece; the length is known.
+    Pieces(VecDeque<Bytes>),
+    /// Until the sender is dropped.
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Body {
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::Full(Bytes::new())
+    }
+
+    /// How many bytes there are, if that is known.
+    #[must_use]
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Body::Full(bytes) => Some(bytes.len()),
+            Body::Pieces(pieces) => Some(pieces.iter().map(Bytes::len).fold(0, usize::saturating_add)),
+            Body::Stream(_) => None,
+        }
+    }
+
+    /// Whether it is known to be empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::Full(bytes.into())
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut *self {
+            Body::Full(bytes) if bytes.is_empty() => None,
+            Body::Full(bytes) => Some(std::mem::take(bytes)),
+            Body::Pieces(pieces) => pieces.pop_front(),
+            Body::Stream(receiver) => match receiver.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(next) => next,
+            },
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.len() {
+            Some(length) => SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX)),
+            None => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What every cluster has from the start: namespaces, roles and bindings, priority classes.
+//!
+//! The objects are data. What exists is left alone, so that changes of an administrator stay.
+
+use api::json::{self, Value};
+use store::{Outcome, Store, Write};
+
+use crate::chance;
+use crate::metadata;
+use crate::resources;
+use crate::stored;
+
+const OBJECTS: &str = include_str!("../data/bootstrap.json");
+
+/// Group and resource of each list, in the order in which they are made.
+const LISTS: [(&str, &str); 6] = [
+    ("", "namespaces"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+];
+
+/// Makes what is missing.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
+    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
+    let mut writes = Vec::new();
+    for (group, plural) in LISTS {
+        let Some(resource) = resources::find(group, "v1", plural) else { continue };
+        for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
+            let mut object = object.clone();
+            let (name, namespace) = (metadata::text(&object, "name"), metadata::text(&object, "namespace"));
+            let key = resource.key(namespace, name);
+            metadata::set(&mut object, "uid", chance::uid());
+            metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("kind", resource.kind);
+                fields.insert("apiVersion", resource.api_version("v1"));
+            }
+            let normal = resource.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
+            let Some(mut normal) = normal.map(|decoded| decoded.value) else { continue };
+            writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
+        }
+    }
+    // One after the other would be one commit each: all at once share a few.
+    let written = writes.into_iter().map(|write| store.write(write));
+    for outcome in join_all(written).await {
+        match outcome? {
+            Outcome::Done { .. } | Outcome::Conflict { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Waits for all futures, which make progress together.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    use std::pin::Pin;
+    use std::task::Poll;
+    /// A future, and what it gave.
+    type Pending<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+    let mut pending: Vec<Pending<F>> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut all = true;
+        for (future, output) in &mut pending {
+            if output.is_none() {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(ready) => *output = Some(ready),
+                    Poll::Pending => all = false,
+                }
+            }
+        }
+        if all { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_objects_fit_their_types() {
+        let objects = json::parse(OBJECTS.as_bytes()).unwrap();
+        for (group, plural) in LISTS {
+            let resource = resources::find(group, "v1", plural).unwrap();
+            let list = objects.get(plural).and_then(Value::as_array).unwrap();
+            assert!(!list.is_empty());
+            for object in list {
+                let decoded = api::types::decode(resource.object_type("v1").unwrap(), object).unwrap();
+                assert_eq!(decoded.unknown_fields, Vec::<String>::new());
+            }
+        }
+    }
+}

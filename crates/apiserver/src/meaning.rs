@@ -1,0 +1,329 @@
+//! What kinds mean beyond their metadata: which parts of an object a write may touch, and what validation says.
+//!
+//! Kinds that `registry` knows are prepared and validated there; the others get the same treatment of their metadata and
+//! status, from tables. The steps follow Kubernetes' `registry/rest` (`BeforeCreate`, `BeforeUpdate`).
+
+use std::sync::{Arc, OnceLock};
+
+use api::features::Features;
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::types::Type;
+use registry::admit;
+use registry::expressions::{CompiledRule, Environments, Expressions, Place, Refusal};
+use registry::strategy::Context;
+
+use crate::cache::Cache;
+use crate::chance;
+use crate::conversion;
+use crate::metadata;
+use crate::resources::{self, Resource};
+
+/// Prepares and validates objects.
+pub struct Meaning {
+    features: Features,
+    cache: Arc<Cache>,
+    expressions: LazyEnvironments,
+}
+
+/// The environments of expressions, made when the first expression comes.
+#[derive(Debug, Default)]
+struct LazyEnvironments(OnceLock<Option<Environments>>);
+
+impl Expressions for LazyEnvironments {
+    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
+        match self.0.get_or_init(|| Environments::new().ok()) {
+            Some(environments) => environments.check(place, expression),
+            None => Err(Refusal::Internal("the environments of expressions cannot be made".to_owned())),
+        }
+    }
+
+    fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
+        match self.0.get_or_init(|| Environments::new().ok()) {
+            Some(environments) => environments.compile_rules(schema, is_resource),
+            None => Err("the environments of expressions cannot be made".to_owned()),
+        }
+    }
+}
+
+impl Meaning {
+    /// With these features on; the cache tells about namespaces.
+    #[must_use]
+    pub fn new(features: Features, cache: Arc<Cache>) -> Self {
+        Self { features, cache, expressions: LazyEnvironments::default() }
+    }
+
+    fn context<'a>(&'a self, resource: &Resource, namespace: &'a str, now: &'a str) -> Context<'a> {
+        Context {
+            features: self.features,
+            expressions: &self.expressions,
+            namespace,
+            now,
+            uid: "",
+            name_suffix: "",
+            namespace_allows_admin_access: resource.group == "resource.k8s.io" && self.allows_admin_access(namespace),
+        }
+    }
+
+    /// Whether a namespace is marked for claims with access to devices in use.
+    fn allows_admin_access(&self, namespace: &str) -> bool {
+        let Some(namespaces) = resources::find("", "v1", "namespaces") else { return false };
+        let namespace = self.cache.resource(&namespaces.prefix()).get(&namespaces.key("", namespace));
+        let label = "resource.kubernetes.io/admin-access";
+        namespace
+            .is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
+    }
+
+    /// Fills in defaults. The object is in the stored version and in normal form.
+    pub fn default(&self, resource: &Resource, object: &mut Value) {
+        if let Some(of) = stored_type(resource) {
+            registry::defaults::apply(of, object, &chance::now().to_string());
+        }
+    }
+
+    /// Resets what users may not set in a new object.
+    pub fn prepare_create(&self, resource: &Resource, object: &mut Value) {
+        prepare_create(resource, object);
+        if let Some(row) = row(resource) {
+            let namespace = metadata::text(object, "namespace").to_owned();
+            let now = chance::now().to_string();
+            admit::prepare_create(row, object, &self.context(resource, &namespace, &now));
+        }
+    }
+
+    /// What is wrong with a new object.
+    #[must_use]
+    pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
+        let Some(row) = row(resource) else { return validate_create(resource, object) };
+        let now = chance::now().to_string();
+        admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
+    }
+
+    /// Keeps what an update of the whole object or of a part of it may not change.
+    pub fn prepare_update(&self, resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+        let Some(row) = row(resource) else { return prepare_update(resource, object, old, subresource) };
+        let namespace = metadata::text(object, "namespace").to_owned();
+        let now = chance::now().to_string();
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        admit::prepare_update(row, object, old, part, &self.context(resource, &namespace, &now));
+    }
+
+    /// What is wrong with a change.
+    #[must_use]
+    pub fn validate_update(&self, resource: &Resource, object: &Value, old: &Value, subresource: &str) -> Errors {
+        let Some(row) = row(resource) else { return validate_update(object, old) };
+        let now = chance::now().to_string();
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        let context = self.context(resource, metadata::text(object, "namespace"), &now);
+        admit::validate_update(row, object, old, part, &context)
+    }
+}
+
+/// What `registry` knows of the kind, in its stored version.
+fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
+    registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
+}
+
+fn stored_type(resource: &Resource) -> Option<&'static Type> {
+    api::types::by_api_version(&conversion::stored_api_version(resource), resource.kind)
+}
+
+/// Kinds whose `metadata.generation` counts changes of the spec.
+fn counts_generations(resource: &Resource) -> bool {
+    matches!(
+        (resource.group, resource.plural),
+        ("", "pods" | "replicationcontrollers")
+            | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("batch", _)
+            | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
+            | ("policy", "poddisruptionbudgets")
+            | ("apiextensions.k8s.io", "customresourcedefinitions")
+            | ("discovery.k8s.io", "endpointslices")
+            | ("admissionregistration.k8s.io", _)
+            | ("resource.k8s.io", "deviceclasses" | "resourceslices" | "devicetaintrules")
+    )
+}
+
+/// Kinds whose generation counts changes of annotations, too.
+fn counts_annotations(resource: &Resource) -> bool {
+    matches!((resource.group, resource.plural), ("apps", "deployments"))
+}
+
+/// Fields that stand beside metadata and are no spec, but count as one.
+const NOT_SPEC: [&str; 4] = ["kind", "apiVersion", "metadata", "status"];
+
+fn same_spec(new: &Value, old: &Value) -> bool {
+    let spec = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(fields) = object.as_object_mut() {
+            fields.retain(|key, _| !NOT_SPEC.contains(&key));
+        }
+        object
+    };
+    spec(new) == spec(old)
+}
+
+/// Resets what users may not set in a new object.
+fn prepare_create(resource: &Resource, object: &mut Value) {
+    let generation = if counts_generations(resource) { Some(1_i64) } else { None };
+    match generation {
+        Some(generation) => metadata::set(object, "generation", generation),
+        None => metadata::remove(object, "generation"),
+    }
+    let keeps_status = matches!((resource.group, resource.plural), ("", "nodes" | "services" | "persistentvolumes"));
+    if resource.subresource("status").is_some()
+        && !keeps_status
+        && let Some(fields) = object.as_object_mut()
+        && fields.contains_key("status")
+    {
+        fields.insert("status", Value::object());
+    }
+    match (resource.group, resource.plural) {
+        ("", "namespaces") => {
+            set(object, "status", api::json!({"phase": "Active"}));
+            let spec = api::json!({"finalizers": ["kubernetes"]});
+            set(object, "spec", spec);
+            let name = metadata::text(object, "name").to_owned();
+            let labels = metadata::make(object).get_or_insert("labels", Value::object);
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert("kubernetes.io/metadata.name", name);
+                labels.sort();
+            }
+        }
+        ("", "persistentvolumes" | "persistentvolumeclaims") => set(object, "status", api::json!({"phase": "Pending"})),
+        ("", "pods") => set(object, "status", api::json!({"phase": "Pending"})),
+        _ => {}
+    }
+}
+
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field, value);
+    }
+}
+
+/// Keeps what an update of the whole object or of a part of it may not change.
+fn prepare_update(resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+    metadata::copy(object, old, "generation");
+    let has_status = resource.subresource("status").is_some();
+    match subresource {
+        "" => {
+            if has_status {
+                keep(object, old, "status");
+            }
+            let annotations = |object: &Value| object.at(&["metadata", "annotations"]).cloned();
+            let changed =
+                !same_spec(object, old) || counts_annotations(resource) && annotations(object) != annotations(old);
+            if changed && counts_generations(resource) {
+                let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
+                metadata::set(object, "generation", generation.saturating_add(1));
+            }
+            if (resource.group, resource.plural) == ("", "namespaces") {
+                keep(object, old, "spec");
+            }
+        }
+        "status" => {
+            let fields: Vec<String> = old
+                .as_object()
+                .into_iter()
+                .chain(object.as_object())
+                .flat_map(|fields| fields.keys())
+                .filter(|key| !NOT_SPEC.contains(key))
+                .map(ToOwned::to_owned)
+                .collect();
+            for field in fields {
+                keep(object, old, &field);
+            }
+            // Kubernetes: labels sent with the status are kept for core kinds and dropped for workloads.
+            if !resource.group.is_empty() {
+                for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                    metadata::copy(object, old, field);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn keep(object: &mut Value, old: &Value, field: &str) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => fields.insert(field, value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+/// What is wrong with the metadata of a new object.
+fn validate_create(resource: &Resource, object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let at = Path::new("metadata");
+    let name = metadata::text(object, "name");
+    if name.is_empty() {
+        errors.required(at.child("name"), "name or generateName is required");
+    } else {
+        for complaint in name_rule(resource)(name) {
+            errors.invalid(at.child("name"), name, complaint);
+        }
+    }
+    validate_common(object, &mut errors);
+    errors
+}
+
+fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
+    match (resource.group, resource.plural) {
+        ("", "namespaces") => api::names::dns1123_label,
+        ("", "services") => api::names::dns1035_label,
+        ("rbac.authorization.k8s.io", _) => api::names::path_segment,
+        _ => api::names::dns1123_subdomain,
+    }
+}
+
+fn validate_common(object: &Value, errors: &mut Errors) {
+    let at = Path::new("metadata");
+    let labels_at = at.child("labels");
+    for (key, value) in metadata::labels(object).into_iter().flat_map(|labels| labels.iter()) {
+        for complaint in api::names::qualified_name(key) {
+            errors.invalid(labels_at, key, complaint);
+        }
+        let value = value.as_str().unwrap_or_default();
+        for complaint in api::names::label_value(value) {
+            errors.invalid(labels_at, value, complaint);
+        }
+    }
+    let annotations_at = at.child("annotations");
+    let annotations = object.at(&["metadata", "annotations"]).and_then(Value::as_object);
+    for (key, _) in annotations.into_iter().flat_map(|it| it.iter()) {
+        for complaint in api::names::qualified_name(&key.to_lowercase()) {
+            errors.invalid(annotations_at, key, complaint);
+        }
+    }
+}
+
+/// What is wrong with the metadata of a changed object.
+fn validate_update(object: &Value, old: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let at = Path::new("metadata");
+    for field in ["name", "namespace", "uid"] {
+        let (new, old) = (metadata::text(object, field), metadata::text(old, field));
+        if new != old {
+            errors.invalid(at.child(field), new, "field is immutable");
+        }
+    }
+    if metadata::is_deleting(old) {
+        let before = metadata::finalizers(old);
+        let added: Vec<String> = metadata::finalizers(object)
+            .into_iter()
+            .filter(|it| !before.contains(it))
+            .map(|it| format!("\"{it}\""))
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
+            );
+            errors.forbidden(at.child("finalizers"), detail);
+        }
+    }
+    validate_common(object, &mut errors);
+    errors
+}

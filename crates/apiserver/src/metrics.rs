@@ -1,0 +1,132 @@
+//! What the server counts, under Kubernetes' names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
+
+/// Bounds of request durations, in seconds.
+const SECONDS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+
+/// The metrics of a server.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Arc<Family<Counter>>,
+    durations: Arc<Family<Histogram>>,
+    in_flight: Arc<Family<Gauge>>,
+    watchers: Arc<Family<Gauge>>,
+    dropped: Arc<Family<Counter>>,
+}
+
+/// What a request was, in the labels of metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Labels {
+    /// `GET`, `LIST`, `WATCH`, …
+    pub(crate) verb: String,
+    /// The group.
+    pub(crate) group: String,
+    /// The version.
+    pub(crate) version: String,
+    /// The resource.
+    pub(crate) resource: String,
+    /// The subresource.
+    pub(crate) subresource: String,
+    /// `resource`, `namespace`, `cluster`, or empty.
+    pub(crate) scope: &'static str,
+}
+
+impl Metrics {
+    /// No counts yet.
+    #[must_use]
+    pub(crate) fn new() -> Self {
+        let registry = Registry::new();
+        Self {
+            requests: registry.family(
+                "apiserver_request_total",
+                "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
+                &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+                &[],
+            ),
+            durations: registry.family(
+                "apiserver_request_duration_seconds",
+                "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
+                &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+                SECONDS,
+            ),
+            in_flight: registry.family(
+                "apiserver_current_inflight_requests",
+                "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
+                &["request_kind"],
+                &[],
+            ),
+            watchers: registry.family(
+                "apiserver_longrunning_requests",
+                "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
+                &["component", "group", "resource", "scope", "subresource", "verb", "version"],
+                &[],
+            ),
+            dropped: registry.family(
+                "apiserver_request_terminations_total",
+                "[ALPHA] Number of requests which apiserver terminated in self-defense.",
+                &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"],
+                &[],
+            ),
+            registry,
+        }
+    }
+
+    /// Counts a request that was answered.
+    pub(crate) fn answered(&self, labels: &Labels, code: u16, duration: Duration) {
+        let Labels { verb, group, version, resource, subresource, scope } = labels;
+        let code = code.to_string();
+        self.requests.with(&[&code, "apiserver", "", group, resource, scope, subresource, verb, version]).increment();
+        if verb != "WATCH" {
+            let series = self.durations.with(&["apiserver", "", group, resource, scope, subresource, verb, version]);
+            series.observe_duration(duration);
+        }
+    }
+
+    /// Counts a request that was refused because there were too many.
+    pub(crate) fn refused(&self, labels: &Labels) {
+        let Labels { verb, group, version, resource, subresource, scope } = labels;
+        self.dropped.with(&["429", "apiserver", group, resource, scope, subresource, verb, version]).increment();
+    }
+
+    /// How many requests of a kind (`mutating` or `readOnly`) are being handled.
+    #[must_use]
+    pub(crate) fn in_flight(&self, kind: &str) -> Arc<Gauge> {
+        self.in_flight.with(&[kind])
+    }
+
+    /// Counts a watch for as long as the guard lives.
+    #[must_use]
+    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> LongRunning {
+        let gauge = self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]);
+        gauge.add(1);
+        LongRunning(gauge)
+    }
+
+    /// All of it as Prometheus text.
+    #[must_use]
+    pub(crate) fn text(&self) -> String {
+        self.registry.text()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request that lasts.
+pub(crate) struct LongRunning(Arc<Gauge>);
+
+impl Drop for LongRunning {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}

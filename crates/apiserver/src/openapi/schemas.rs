@@ -1,0 +1,122 @@
+//! Schemas of types, with everything that they refer to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::json::{Object, Value};
+use api::types::{Field, Kind, ListType, Type};
+
+/// The schemas of a document.
+#[derive(Default)]
+pub(super) struct Schemas {
+    done: BTreeMap<String, Value>,
+    started: BTreeSet<String>,
+}
+
+impl Schemas {
+    /// Adds a type, as a kind of objects if group and version are given.
+    pub(super) fn add(&mut self, of: &'static Type, kind: Option<(&str, &str)>) {
+        let name = of.schema_name();
+        if self.started.insert(name.clone()) {
+            let schema = self.structure(of);
+            self.done.insert(name.clone(), schema);
+        }
+        if let (Some((group, version)), Some(Value::Object(schema))) = (kind, self.done.get_mut(&name)) {
+            let kinds = api::json!([{"group": group, "kind": (of.name), "version": version}]);
+            schema.insert("x-kubernetes-group-version-kind", kinds);
+        }
+    }
+
+    pub(super) fn finish(self) -> Object {
+        self.done.into_iter().collect()
+    }
+
+    fn structure(&mut self, of: &'static Type) -> Value {
+        let mut schema = Object::new();
+        schema.insert("type", "object");
+        let required: Vec<Value> =
+            of.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
+        if !required.is_empty() {
+            schema.insert("required", required);
+        }
+        if !of.fields.is_empty() {
+            let properties: Object = of.fields.iter().map(|field| (field.name, self.field(field))).collect();
+            schema.insert("properties", properties);
+        }
+        if of.atomic {
+            schema.insert("x-kubernetes-map-type", "atomic");
+        }
+        Value::Object(schema)
+    }
+
+    fn field(&mut self, field: &'static Field) -> Value {
+        let mut schema = match self.kind(&field.kind) {
+            Value::Object(schema) => schema,
+            _ => Object::new(),
+        };
+        if schema.contains_key("$ref") {
+            // A reference may not have siblings in OpenAPI 3.0.
+            let reference = Value::Object(std::mem::take(&mut schema));
+            schema.insert("allOf", vec![reference]);
+        }
+        if let Some(default) = field.default.and_then(|text| api::json::parse(text.as_bytes()).ok()) {
+            schema.insert("default", default);
+        }
+        if let Some(list) = field.list {
+            let name = match list {
+                ListType::Atomic => "atomic",
+                ListType::Set => "set",
+                ListType::Map => "map",
+            };
+            schema.insert("x-kubernetes-list-type", name);
+        }
+        if !field.keys.is_empty() {
+            let keys: Vec<Value> = field.keys.iter().map(|&key| key.into()).collect();
+            schema.insert("x-kubernetes-list-map-keys", keys);
+        }
+        if field.atomic {
+            schema.insert("x-kubernetes-map-type", "atomic");
+        }
+        if let Some(key) = field.merge_key {
+            schema.insert("x-kubernetes-patch-merge-key", key);
+        }
+        if let Some(strategy) = field.patch {
+            schema.insert("x-kubernetes-patch-strategy", strategy);
+        }
+        Value::Object(schema)
+    }
+
+    fn kind(&mut self, kind: &'static Kind) -> Value {
+        match kind {
+            Kind::Bool => api::json!({"type": "boolean"}),
+            Kind::Int32 => api::json!({"type": "integer", "format": "int32"}),
+            Kind::Int64 => api::json!({"type": "integer", "format": "int64"}),
+            Kind::Float64 => api::json!({"type": "number", "format": "double"}),
+            Kind::String | Kind::Duration => api::json!({"type": "string"}),
+            Kind::Bytes => api::json!({"type": "string", "format": "byte"}),
+            Kind::Quantity => api::json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            Kind::IntOrString => {
+                api::json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+            }
+            Kind::Time | Kind::MicroTime => api::json!({"type": "string", "format": "date-time"}),
+            Kind::Any => api::json!({"type": "object"}),
+            Kind::SchemaOrList | Kind::SchemaOrBool => Value::object(),
+            Kind::Struct(of) => {
+                self.add(of, None);
+                let reference = format!("#/components/schemas/{}", of.schema_name());
+                api::json!({"$ref": reference})
+            }
+            Kind::List(inner) => {
+                let items = self.kind(inner);
+                api::json!({"type": "array", "items": items})
+            }
+            Kind::Map(inner) => {
+                let values = self.kind(inner);
+                api::json!({"type": "object", "additionalProperties": values})
+            }
+        }
+    }
+}
+
+fn is_required(field: &Field) -> bool {
+    !field.omit_empty && !field.omit_zero && !field.pointer && !matches!(field.kind, Kind::Struct(_) | Kind::Time)
+}

@@ -1,0 +1,206 @@
+//! From the body of a request to an object in the normal form of its type.
+//!
+//! JSON and YAML are read; a missing content type means JSON. Fields that the type does not know and keys that occur
+//! twice are dropped, warned about or refused, as the client asked with `fieldValidation`.
+
+use api::json::{self, Value};
+use api::types::{self, Type};
+use api::yaml;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+use crate::request::Query;
+use crate::resources::{Resource, api_version};
+use crate::status::{Failure, Result};
+
+/// What becomes of unknown and repeated fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Dropped.
+    Ignore,
+    /// Dropped, with a warning.
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+impl FieldValidation {
+    /// What the query asks for.
+    ///
+    /// # Errors
+    /// 422 for an unknown word.
+    pub fn from_query(query: &Query, options_kind: &str) -> Result<Self> {
+        match query.get("fieldValidation") {
+            "" | "Warn" => Ok(Self::Warn),
+            "Ignore" => Ok(Self::Ignore),
+            "Strict" => Ok(Self::Strict),
+            other => {
+                let mut errors = api::field::Errors::new();
+                let at = api::field::Path::new("fieldValidation");
+                errors.not_supported(at, other, &["Ignore", "Strict", "Warn"]);
+                Err(Failure::invalid("meta.k8s.io", options_kind, "", &errors))
+            }
+        }
+    }
+}
+
+/// The media types that bodies may have.
+const READABLE: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// A body that was read, before its type is known.
+#[derive(Debug)]
+pub struct Payload {
+    /// The document.
+    pub value: Value,
+    /// Complaints of strict reading, in Kubernetes' words.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// 415 for a form that is not read, 400 for one that is broken.
+pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    match media {
+        "" | "application/json" => read_json(body, kind),
+        "application/yaml" => read_yaml(body, kind),
+        _ => Err(Failure::unsupported_media_type(&READABLE)),
+    }
+}
+
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
+    let shown = if body.is_empty() {
+        "<empty>".to_owned()
+    } else if body
+        .iter()
+        .all(|byte| matches!(byte, b'{' | b'}' | b' ' | b'"' | b':' | b',') || byte.is_ascii_alphanumeric())
+    {
+        String::from_utf8_lossy(body).into_owned()
+    } else {
+        body.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    Failure::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({shown})"
+    ))
+}
+
+fn read_json(body: &[u8], kind: &str) -> Result<Payload> {
+    let (value, duplicates) = json::parse_strict(body).map_err(|error| unrecognized(kind, &error.message, body))?;
+    if !matches!(value, Value::Object(_)) {
+        let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+        let why = format!("json: cannot unmarshal {} into Go value of type {target}", value.kind());
+        return Err(unrecognized(kind, &why, body));
+    }
+    let duplicates = duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect();
+    Ok(Payload { value, duplicates })
+}
+
+fn read_yaml(body: &[u8], kind: &str) -> Result<Payload> {
+    let text = std::str::from_utf8(body).map_err(|error| unrecognized(kind, &error.to_string(), body))?;
+    let (documents, error) = yaml::parse_documents(text);
+    if let Some(error) = error {
+        return Err(Failure::bad_request(format!("error converting YAML to JSON: {}", error.message)));
+    }
+    let document = documents.into_iter().next();
+    let Some(document) = document else {
+        return Err(unrecognized(kind, "unexpected end of JSON input", body));
+    };
+    let duplicates = document.duplicates.into_iter().map(|it| format!("key \"{}\" already set in map", it.path));
+    Ok(Payload { value: document.value, duplicates: duplicates.collect() })
+}
+
+/// An object of a resource, read from a body.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The object in normal form, with kind and version.
+    pub object: Value,
+    /// What strict reading complains about.
+    pub complaints: Vec<String>,
+}
+
+/// Brings a document into the normal form of a resource's type.
+///
+/// # Errors
+/// 400 if it is an object of another kind, or a field does not fit.
+pub fn decode(resource: &Resource, version: &str, payload: Payload) -> Result<Decoded> {
+    decode_kind(resource.group, version, resource.kind, resource.object_type(version), payload)
+}
+
+/// Brings a document into the normal form of a type.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_kind(
+    group: &str,
+    version: &str,
+    kind: &str,
+    object_type: Option<&'static Type>,
+    payload: Payload,
+) -> Result<Decoded> {
+    let Payload { mut value, mut duplicates } = payload;
+    let expected = api_version(group, version);
+    if let Some(fields) = value.as_object_mut() {
+        let given_kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let given_version = fields.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !given_kind.is_empty() && given_kind != kind || !given_version.is_empty() && given_version != expected {
+            return Err(mismatch(&given_version, &given_kind, group, &expected, kind));
+        }
+        fields.insert("kind", kind);
+        fields.insert("apiVersion", expected.as_str());
+    }
+    let Some(object_type) = object_type else {
+        return Ok(Decoded { object: value, complaints: duplicates });
+    };
+    let decoded = types::decode(object_type, &value).map_err(|error| {
+        Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
+    })?;
+    duplicates.extend(decoded.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    Ok(Decoded { object: decoded.value, complaints: duplicates })
+}
+
+fn mismatch(version: &str, kind: &str, group: &str, expected: &str, expected_kind: &str) -> Box<Failure> {
+    let (given_version, given_kind) =
+        (if version.is_empty() { expected } else { version }, if kind.is_empty() { expected_kind } else { kind });
+    let short = given_version.rsplit('/').next().unwrap_or_default();
+    if types::by_api_version(given_version, given_kind).is_none() && given_kind != "List" {
+        return Failure::bad_request(format!(
+            "no kind \"{given_kind}\" is registered for version \"{given_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        ));
+    }
+    if given_kind == expected_kind && version != expected {
+        return Failure::bad_request(format!(
+            "the API version in the data ({given_version}) does not match the expected API version ({expected})"
+        ));
+    }
+    let internal = match group {
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    Failure::bad_request(format!(
+        "{given_kind} in version \"{short}\" cannot be handled as a {expected_kind}: converting ({short}.{given_kind}) to ({internal}.{expected_kind}): unknown conversion"
+    ))
+}
+
+/// Deals with the complaints of strict reading: gives back those to warn about.
+///
+/// # Errors
+/// 400 in strict validation.
+pub fn check_fields(
+    validation: FieldValidation,
+    kind: &str,
+    version: &str,
+    complaints: Vec<String>,
+) -> Result<Vec<String>> {
+    if complaints.is_empty() || validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    if validation == FieldValidation::Warn {
+        return Ok(complaints);
+    }
+    Err(Failure::bad_request(format!(
+        "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
+        complaints.join(", ")
+    )))
+}

@@ -1,0 +1,339 @@
+//! The server: what a request passes through, from authentication to the answer.
+//!
+//! [`Server::handle`] is the whole way of one request and needs no network; [`listen`] puts TLS and connections in
+//! front of it.
+
+pub mod listen;
+mod other_paths;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use api::features::Features;
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use store::Store;
+use tokio::sync::{Semaphore, watch};
+
+use crate::answer::Answer;
+use crate::authorization::{self, Authorizer};
+use crate::body::Body;
+use crate::bootstrap;
+use crate::cache::Cache;
+use crate::identity::{Authenticator, User};
+use crate::meaning::Meaning;
+use crate::metrics::{Labels, Metrics};
+use crate::negotiation;
+use crate::openapi::OpenApi;
+use crate::request::{Query, Route, Target, Verb, route};
+use crate::resources::{self, Resource};
+use crate::status::{Failure, Result};
+use crate::verbs::Call;
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which features are on.
+    pub features: Features,
+    /// Tokens and the users they stand for.
+    pub tokens: HashMap<String, User>,
+    /// Where clients find the server, as discovery says it.
+    pub address: String,
+    /// A longer body is refused.
+    pub body_bytes_max: usize,
+    /// So many requests that read are handled at a time,
+    pub reads_max: usize,
+    /// and so many that write.
+    pub writes_max: usize,
+    /// Other requests than watches end after this long.
+    pub request_timeout: Duration,
+    /// Events are kept for this long.
+    pub event_ttl: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            features: Features::default(),
+            tokens: HashMap::new(),
+            address: "127.0.0.1:6443".to_owned(),
+            body_bytes_max: 3 << 20,
+            reads_max: 400,
+            writes_max: 200,
+            request_timeout: Duration::from_secs(60),
+            event_ttl: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// The API server.
+pub struct Server {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) meaning: Meaning,
+    pub(crate) metrics: Metrics,
+    pub(crate) options: Options,
+    authenticator: Authenticator,
+    openapi: OnceLock<OpenApi>,
+    reads: Semaphore,
+    writes: Semaphore,
+    stopping: watch::Sender<bool>,
+}
+
+/// Tells when the server stops.
+pub(crate) struct Stopping(watch::Receiver<bool>);
+
+impl Stopping {
+    /// Waits for that.
+    pub(crate) async fn stopped(&mut self) {
+        // An error means that the server is gone.
+        let _ = self.0.wait_for(|stopping| *stopping).await;
+    }
+}
+
+impl Server {
+    /// Starts a server on a store: fills the cache, and makes what every cluster has.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn start(store: Arc<dyn Store>, options: Options) -> std::result::Result<Arc<Self>, store::Error> {
+        bootstrap::create(&*store).await?;
+        let cache = Cache::start(store.clone()).await?;
+        Ok(Arc::new(Self {
+            authorizer: Authorizer::new(cache.clone()),
+            authenticator: Authenticator::new(options.tokens.clone()),
+            meaning: Meaning::new(options.features, cache.clone()),
+            metrics: Metrics::new(),
+            openapi: OnceLock::new(),
+            reads: Semaphore::new(options.reads_max),
+            writes: Semaphore::new(options.writes_max),
+            stopping: watch::channel(false).0,
+            store,
+            cache,
+            options,
+        }))
+    }
+
+    /// Ends all watches and closes the store.
+    ///
+    /// # Errors
+    /// Those of the last writes.
+    pub async fn stop(&self) -> std::result::Result<(), store::Error> {
+        self.end_watches();
+        self.store.close().await
+    }
+
+    /// Ends all watches.
+    pub fn end_watches(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(crate) fn stopping(&self) -> Stopping {
+        Stopping(self.stopping.subscribe())
+    }
+
+    pub(crate) fn openapi(&self) -> &OpenApi {
+        self.openapi.get_or_init(OpenApi::new)
+    }
+
+    /// How long objects of a resource are kept.
+    pub(crate) fn time_to_live(&self, resource: &Resource) -> Option<Duration> {
+        (resource.plural == "events").then_some(self.options.event_ttl)
+    }
+
+    /// Handles one request. `certificate` is the user that the connection's certificate names.
+    pub async fn handle<B>(self: &Arc<Self>, request: Request<B>, certificate: Option<&User>) -> Response<Body>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let target = match route(&parts.method, parts.uri.path(), &query) {
+            Route::Resource(target) => Some(target),
+            Route::Other => None,
+        };
+        let labels = labels_of(&parts.method, target.as_deref());
+        let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
+        let answer = answer.unwrap_or_else(Answer::from);
+        self.metrics.answered(&labels, answer.code, started.elapsed());
+        let is_head = parts.method == http::Method::HEAD;
+        let mut response = answer.into_response();
+        if is_head {
+            *response.body_mut() = Body::empty();
+        }
+        compress(&parts.headers, response)
+    }
+
+    async fn limited<B>(
+        self: &Arc<Self>,
+        parts: &http::request::Parts,
+        body: B,
+        query: &Query,
+        target: Option<&Target>,
+        certificate: Option<&User>,
+        labels: &Labels,
+    ) -> Result<Answer>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let user = self.authenticator.authenticate(&parts.headers, certificate)?;
+        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            // Acting with the rights of who asks would not be what they meant.
+            return Err(Failure::forbidden("", "users", "", "impersonation is not supported by this server"));
+        }
+        let path = parts.uri.path();
+        let is_watch = target.is_some_and(|target| target.verb == Some(Verb::Watch));
+        let is_health = matches!(path, "/healthz" | "/livez" | "/readyz");
+        let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
+        let (gate, kind) = if writes { (&self.writes, "mutating") } else { (&self.reads, "readOnly") };
+        let _permit = if is_watch || is_health {
+            None
+        } else {
+            match gate.try_acquire() {
+                Ok(permit) => Some(permit),
+                Err(_) => {
+                    self.metrics.refused(labels);
+                    let text = "Too many requests, please try again later.\n";
+                    return Ok(Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1"));
+                }
+            }
+        };
+        let gauge = self.metrics.in_flight(kind);
+        gauge.add(1);
+        let work = self.routed(parts, body, query, target, &user);
+        let result = match tokio::time::timeout(self.options.request_timeout, work).await {
+            Ok(result) => result,
+            Err(_) => {
+                let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+                Err(Failure::new(504, "Timeout", message).with_no_details())
+            }
+        };
+        gauge.add(-1);
+        result
+    }
+
+    async fn routed<B>(
+        self: &Arc<Self>,
+        parts: &http::request::Parts,
+        body: B,
+        query: &Query,
+        target: Option<&Target>,
+        user: &User,
+    ) -> Result<Answer>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(target) = target else {
+            return other_paths::answer(self, parts, query, user);
+        };
+        let verb_name = target.verb.map_or_else(|| parts.method.as_str().to_lowercase(), |verb| verb.name().to_owned());
+        self.authorizer.authorize(user, authorization::Request::Resource { verb: &verb_name, target })?;
+        if !resources::groups().iter().any(|(group, _)| *group == target.group) {
+            return Ok(not_found());
+        }
+        if !resources::has_version(&target.group, &target.version) {
+            return if target.group.is_empty() { Err(Failure::no_resource()) } else { Ok(not_found()) };
+        }
+        let resource = resources::find(&target.group, &target.version, &target.resource);
+        let Some(resource) = resource else { return Err(Failure::no_resource()) };
+        if target.name.contains('/')
+            || !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces"
+        {
+            return Err(Failure::no_resource());
+        }
+        let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };
+        let accepted = negotiation::negotiate(&parts.headers)?;
+        let body = read_body(body, self.options.body_bytes_max).await?;
+        let call = Call { server: self, target, resource, query, headers: &parts.headers, user, body, accepted };
+        call.run(verb).await
+    }
+}
+
+/// Paths that lead nowhere get no `Status`.
+fn not_found() -> Answer {
+    Answer::text(404, "404 page not found\n")
+}
+
+async fn read_body<B>(body: B, max: usize) -> Result<Bytes>
+where
+    B: http_body::Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {max}");
+            Err(Failure::new(413, "RequestEntityTooLarge", message))
+        }
+        Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
+    }
+}
+
+fn labels_of(method: &http::Method, target: Option<&Target>) -> Labels {
+    let Some(target) = target else {
+        return Labels { verb: method.to_string(), ..Labels::default() };
+    };
+    let Some(resource) = resources::find(&target.group, &target.version, &target.resource) else {
+        return Labels { verb: method.to_string(), ..Labels::default() };
+    };
+    let verb = match target.verb {
+        Some(Verb::Create) => "POST".to_owned(),
+        Some(Verb::Update) => "PUT".to_owned(),
+        Some(verb) => verb.name().to_uppercase(),
+        None => method.to_string(),
+    };
+    let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    };
+    let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
+    Labels {
+        verb,
+        group: target.group.clone(),
+        version: target.version.clone(),
+        resource: resource.plural.to_owned(),
+        subresource: subresource.to_owned(),
+        scope,
+    }
+}
+
+/// Longer answers are compressed if the client takes it.
+const COMPRESS_MIN: usize = 128 << 10;
+
+fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response<Body> {
+    use std::io::Write as _;
+    let accepts = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let accepts = accepts.is_some_and(|value| value.split(',').any(|it| it.trim().starts_with("gzip")));
+    if !accepts || response.body().len().is_none_or(|length| length < COMPRESS_MIN) {
+        return response;
+    }
+    let pieces = match std::mem::replace(response.body_mut(), Body::empty()) {
+        Body::Full(bytes) => [bytes].into(),
+        Body::Pieces(pieces) => pieces,
+        stream @ Body::Stream(_) => {
+            *response.body_mut() = stream;
+            return response;
+        }
+    };
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let written = pieces.iter().try_for_each(|piece| encoder.write_all(piece)).and_then(|()| encoder.finish());
+    match written {
+        Ok(bytes) => {
+            *response.body_mut() = bytes.into();
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            let vary = HeaderValue::from_static("Accept-Encoding");
+            response.headers_mut().insert(http::header::VARY, vary);
+        }
+        Err(_) => *response.body_mut() = Body::Pieces(pieces),
+    }
+    response
+}

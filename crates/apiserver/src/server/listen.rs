@@ -1,0 +1,175 @@
+//! Connections: TLS with client certificates, HTTP/1.1 and HTTP/2, and an end that lets requests finish.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use super::Server;
+use crate::body::Body;
+use crate::certificates::{Bundle, CertificateError};
+use crate::identity::{User, subject};
+
+/// A client must send its certificates and the head of a request within this time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests that are being handled at the end get so long to finish.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// At most so many connections are open.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Watches of one client over one HTTP/2 connection.
+const STREAMS_MAX: u32 = 1000;
+
+/// Why connections cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[from] rustls::Error),
+    /// The client certificates' authority cannot be used.
+    #[error("cannot verify client certificates")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// The TLS configuration for a bundle of certificates.
+///
+/// # Errors
+/// [`ListenError`].
+pub fn tls(bundle: &Bundle) -> Result<TlsAcceptor, ListenError> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    let authority =
+        crate::certificates::Pair { certificate: bundle.authority.certificate().to_owned(), key: String::new() };
+    roots.add(authority.certificate_der()?)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![bundle.server.certificate_der()?], bundle.server.key_der()?)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Serves connections until `stop` becomes true, then lets requests finish.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+    let connections = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let (closing, _) = watch::channel(false);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Most often there are no more file descriptors: wait until there are.
+                warn!(err = %error, "Could not accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+        let (server, tls, closing) = (server.clone(), tls.clone(), closing.subscribe());
+        tokio::spawn(async move {
+            if let Err(error) = connection(server, stream, tls, closing).await {
+                debug!(err = %error, "Connection ended");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    server.end_watches();
+    closing.send_replace(true);
+    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    // An error means that some did not finish in time.
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, connections.acquire_many(all)).await;
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection(
+    server: Arc<Server>,
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    mut closing: watch::Receiver<bool>,
+) -> Result<(), AnyError> {
+    stream.set_nodelay(true)?;
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    let certificates = stream.get_ref().1.peer_certificates();
+    let user = certificates.and_then(|chain| chain.first()).and_then(|certificate| subject(certificate));
+    let service = Connection { server, user: user.map(Arc::new) };
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT).max_buf_size(64 << 10);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => return result,
+        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+/// One connection's view of the server.
+#[derive(Clone)]
+pub struct Connection {
+    server: Arc<Server>,
+    user: Option<Arc<User>>,
+}
+
+impl Connection {
+    /// The server without a network: requests come from `user`.
+    #[must_use]
+    pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
+        Self { server, user: user.map(Arc::new) }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Connection {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let Self { server, user } = self.clone();
+        Box::pin(async move { Ok(server.handle(request, user.as_deref()).await) })
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Connection
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<AnyError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Self { server, user } = self.clone();
+        Box::pin(async move { Ok(server.handle(request, user.as_deref()).await) })
+    }
+}

@@ -1,0 +1,124 @@
+//! Paths that are no resources: discovery, OpenAPI, health, version, metrics.
+
+use std::sync::Arc;
+
+use http::header::IF_NONE_MATCH;
+
+use super::{Server, not_found};
+use crate::answer::Answer;
+use crate::authorization::Request;
+use crate::discovery;
+use crate::identity::User;
+use crate::negotiation;
+use crate::request::Query;
+use crate::resources;
+use crate::status::Result;
+
+/// What `/version` says: the Kubernetes release whose API this is.
+const VERSION: &str = concat!(
+    "{\n  \"major\": \"1\",\n  \"minor\": \"38\",\n  \"emulationMajor\": \"1\",\n  \"emulationMinor\": \"38\",\n",
+    "  \"minCompatibilityMajor\": \"1\",\n  \"minCompatibilityMinor\": \"37\",\n",
+    "  \"gitVersion\": \"v1.38.0-alpha.0+celplane-",
+    env!("CARGO_PKG_VERSION"),
+    "\",\n  \"gitCommit\": \"\",\n  \"gitTreeState\": \"clean\",\n",
+    "  \"buildDate\": \"1970-01-01T00:00:00Z\",\n  \"goVersion\": \"\",\n  \"compiler\": \"rustc\",\n",
+    "  \"platform\": \"linux/amd64\"\n}"
+);
+
+/// The checks behind the health paths.
+const CHECKS: [&str; 4] = ["ping", "log", "store", "watch-cache"];
+
+pub(super) fn answer(server: &Arc<Server>, parts: &http::request::Parts, query: &Query, user: &User) -> Result<Answer> {
+    let whole = parts.uri.path();
+    let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
+    let is_public = path == "/version" || is_health(path);
+    if !is_public {
+        let verb = parts.method.as_str().to_lowercase();
+        let verb = if verb == "post" { "create".to_owned() } else { verb };
+        server.authorizer.authorize(user, Request::Path { verb: &verb, path: whole })?;
+    }
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match segments.as_slice() {
+        ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query)),
+        ["metrics"] => {
+            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+            Ok(Answer::bytes(200, content_type, server.metrics.text()))
+        }
+        ["api"] => {
+            let accepted = negotiation::negotiate(&parts.headers)?;
+            Ok(discovery::api(&accepted, if_none_match, &server.options.address))
+        }
+        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match)),
+        ["api", version] => discovery::group_version("", version),
+        ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
+        ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
+        ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
+        [""] => {
+            let mut paths: Vec<String> =
+                ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+                    .map(ToOwned::to_owned)
+                    .to_vec();
+            for (group, versions) in resources::groups() {
+                for version in *versions {
+                    paths.push(if group.is_empty() {
+                        format!("/api/{version}")
+                    } else {
+                        format!("/apis/{group}/{version}")
+                    });
+                }
+                if !group.is_empty() {
+                    paths.push(format!("/apis/{group}"));
+                }
+            }
+            paths.sort();
+            let paths: Vec<api::json::Value> = paths.into_iter().map(Into::into).collect();
+            Ok(Answer::json(200, &api::json!({"paths": paths})))
+        }
+        _ => Ok(not_found()),
+    }
+}
+
+fn is_health(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
+    let name = segments.first().copied().unwrap_or_default();
+    let stopping = *server.stopping.borrow();
+    let failed = |check: &str| check == "shutdown" && stopping;
+    let mut checks: Vec<&str> = CHECKS.to_vec();
+    if name == "readyz" {
+        checks.push("shutdown");
+    }
+    if let Some(one) = segments.get(1) {
+        return match checks.contains(one) {
+            false => not_found(),
+            true if failed(one) => Answer::text(500, "internal server error: shutdown\n"),
+            true => Answer::text(200, "ok"),
+        };
+    }
+    let excluded: Vec<&str> = query.all("exclude").collect();
+    let mut lines = String::new();
+    let mut healthy = true;
+    for check in &checks {
+        if excluded.contains(check) {
+            lines.push_str(&format!("[+]{check} excluded: ok\n"));
+        } else if failed(check) {
+            healthy = false;
+            lines.push_str(&format!("[-]{check} failed: reason withheld\n"));
+        } else {
+            lines.push_str(&format!("[+]{check} ok\n"));
+        }
+    }
+    if !healthy {
+        return Answer::text(500, format!("{lines}{name} check failed\n"));
+    }
+    if query.has("verbose") {
+        return Answer::text(200, format!("{lines}{name} check passed\n"));
+    }
+    Answer::text(200, "ok")
+}

@@ -1,0 +1,98 @@
+//! Tables: what `kubectl get` shows.
+//!
+//! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
+
+mod printers;
+
+use api::json::{Object, Value};
+
+use self::printers::Printer;
+use crate::chance;
+use crate::request::Query;
+use crate::resources::Resource;
+use crate::status::Result;
+use crate::verbs::{Call, partial_metadata};
+
+/// The table of one object.
+pub(crate) fn of_one(call: &Call<'_>, object: Value) -> Result<Value> {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&object, "resourceVersion"));
+    of_list(call, std::iter::once(object), metadata)
+}
+
+/// The table of a list.
+pub(crate) fn of_list(call: &Call<'_>, objects: impl Iterator<Item = Value>, metadata: Object) -> Result<Value> {
+    let printer = printers::of(call.resource);
+    let rows: Vec<Value> =
+        objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
+    Ok(table(&call.accepted.version, metadata, Some(&printer), rows))
+}
+
+/// The table that a watch event holds: one row, columns only in the first.
+pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: Value, first: bool) -> Value {
+    let printer = printers::of(resource);
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&object, "resourceVersion"));
+    let row = row(&printer, resource, query, version, object);
+    table(version, metadata, first.then_some(&printer), vec![row])
+}
+
+/// The table that a bookmark holds: one empty row.
+pub(crate) fn bookmark(resource: &Resource, version: &str, metadata: Object, first: bool) -> Value {
+    let printer = printers::of(resource);
+    let object = partial_metadata(&api::json!({"metadata": (metadata.clone())}), version);
+    let cells: Vec<Value> = Vec::new();
+    let row = api::json!({"cells": cells, "object": object});
+    let metadata: Object = metadata.into_iter().filter(|(key, _)| key == "resourceVersion").collect();
+    table(version, metadata, first.then_some(&printer), vec![row])
+}
+
+fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<Value>) -> Value {
+    let columns = printer.map_or(Value::Null, |printer| Value::Array(printer.columns.iter().map(column).collect()));
+    let api_version = format!("meta.k8s.io/{version}");
+    api::json!({
+        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": columns, "rows": rows
+    })
+}
+
+fn column(column: &printers::Column) -> Value {
+    let format = if column.name == "Name" { "name" } else { "" };
+    api::json!({
+        "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
+        "priority": (i64::from(column.priority))
+    })
+}
+
+/// Rows of pods that have ended say so.
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    if (resource.group, resource.plural) != ("", "pods") {
+        return None;
+    }
+    let (reason, message) = match object.str_at(&["status", "phase"])? {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+}
+
+fn row(printer: &Printer, resource: &Resource, query: &Query, version: &str, object: Value) -> Value {
+    let cells = (printer.cells)(&object, chance::now());
+    let mut row = Object::new();
+    row.insert("cells", cells);
+    if let Some(conditions) = conditions(resource, &object) {
+        row.insert("conditions", conditions);
+    }
+    match query.get("includeObject") {
+        "None" => {
+            row.insert("object", Value::Null);
+        }
+        "Object" => {
+            row.insert("object", object);
+        }
+        _ => {
+            row.insert("object", partial_metadata(&object, version));
+        }
+    }
+    Value::Object(row)
+}

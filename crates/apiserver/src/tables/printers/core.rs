@@ -1,0 +1,148 @@
+//! Namespaces, configuration, services and events.
+
+use api::json::Value;
+use api::time::Timestamp;
+
+use super::{AGE, NAME, Printer, age, int, label_text, list, name, or, or_none, since, text, wide};
+
+pub(super) const NAMESPACES: Printer = Printer {
+    columns: &[NAME, text("Status", "Whether it is active or going away."), AGE],
+    cells: |it, now| vec![name(it), or(it, &["status", "phase"], ""), age(it, now)],
+};
+
+fn entries(object: &Value) -> i64 {
+    let count = |field: &str| object.get(field).and_then(Value::as_object).map_or(0, api::json::Object::len);
+    i64::try_from(count("data").saturating_add(count("binaryData"))).unwrap_or(i64::MAX)
+}
+
+pub(super) const CONFIG_MAPS: Printer = Printer {
+    columns: &[NAME, text("Data", "How many entries it has."), AGE],
+    cells: |it, now| vec![name(it), entries(it).into(), age(it, now)],
+};
+
+pub(super) const SECRETS: Printer = Printer {
+    columns: &[NAME, text("Type", "What kind of secret it is."), text("Data", "How many entries it has."), AGE],
+    cells: |it, now| vec![name(it), or(it, &["type"], ""), entries(it).into(), age(it, now)],
+};
+
+pub(super) const SERVICES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Type", "How it is exposed."),
+        text("Cluster-IP", "Its address inside the cluster."),
+        text("External-IP", "Its addresses outside."),
+        text("Port(s)", "Its ports."),
+        AGE,
+        wide("Selector", "Which pods it leads to."),
+    ],
+    cells: |it, now| {
+        vec![
+            name(it),
+            or(it, &["spec", "type"], ""),
+            or_none(it, &["spec", "clusterIP"]),
+            external(it).into(),
+            ports(it).into(),
+            age(it, now),
+            label_text(it.at(&["spec", "selector"])).into(),
+        ]
+    },
+};
+
+fn external(service: &Value) -> String {
+    let texts = |path: &[&str]| -> Vec<String> {
+        list(service, path).iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+    };
+    let given = texts(&["spec", "externalIPs"]);
+    match service.str_at(&["spec", "type"]) {
+        Some("ExternalName") => service.str_at(&["spec", "externalName"]).unwrap_or_default().to_owned(),
+        Some("LoadBalancer") => {
+            let ingress = list(service, &["status", "loadBalancer", "ingress"]);
+            let mut all: Vec<String> = ingress
+                .iter()
+                .filter_map(|it| it.str_at(&["ip"]).or_else(|| it.str_at(&["hostname"])))
+                .map(ToOwned::to_owned)
+                .collect();
+            all.extend(given);
+            if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
+        }
+        _ if given.is_empty() => "<none>".to_owned(),
+        _ => given.join(","),
+    }
+}
+
+fn ports(service: &Value) -> String {
+    let ports: Vec<String> = list(service, &["spec", "ports"])
+        .iter()
+        .map(|port| {
+            let protocol = port.str_at(&["protocol"]).unwrap_or_default();
+            match int(port, &["nodePort"]) {
+                0 => format!("{}/{protocol}", int(port, &["port"])),
+                node_port => format!("{}:{node_port}/{protocol}", int(port, &["port"])),
+            }
+        })
+        .collect();
+    if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
+}
+
+pub(super) const EVENTS: Printer = Printer {
+    columns: &[
+        text("Last Seen", "When it happened last."),
+        text("Type", "Normal or Warning."),
+        text("Reason", "Why, in one word."),
+        text("Object", "What it is about."),
+        wide("Subobject", "The part that it is about."),
+        wide("Source", "Who says so."),
+        text("Message", "What happened."),
+        wide("First Seen", "When it happened first."),
+        wide("Count", "How often it happened."),
+        super::Column {
+            name: "Name",
+            kind: "string",
+            description: "Name must be unique within a namespace.",
+            priority: 1,
+        },
+    ],
+    cells: event,
+};
+
+fn event(event: &Value, now: Timestamp) -> Vec<Value> {
+    let text = |path: &[&str]| event.str_at(path).unwrap_or_default();
+    let first = match text(&["firstTimestamp"]) {
+        "" => text(&["eventTime"]),
+        time => time,
+    };
+    let series = event.str_at(&["series", "lastObservedTime"]);
+    let last = match (series, text(&["lastTimestamp"])) {
+        (Some(time), _) => time,
+        (None, "") => first,
+        (None, time) => time,
+    };
+    let series_count = event.at(&["series", "count"]).and_then(Value::as_i64);
+    let count = series_count.unwrap_or_else(|| int(event, &["count"]).max(1));
+    let kind = text(&["involvedObject", "kind"]).to_lowercase();
+    let object = match text(&["involvedObject", "name"]) {
+        "" => kind,
+        name => format!("{kind}/{name}"),
+    };
+    let component = match text(&["source", "component"]) {
+        "" => text(&["reportingComponent"]),
+        component => component,
+    };
+    let host = match text(&["source", "host"]) {
+        "" => text(&["reportingInstance"]),
+        host => host,
+    };
+    let source = if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") };
+    vec![
+        since(Some(last), now).into(),
+        text(&["type"]).into(),
+        text(&["reason"]).into(),
+        object.into(),
+        text(&["involvedObject", "fieldPath"]).into(),
+        source.into(),
+        text(&["message"]).trim().into(),
+        since(Some(first), now).into(),
+        count.into(),
+        name(event),
+    ]
+}

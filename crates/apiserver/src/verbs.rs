@@ -1,0 +1,237 @@
+//! What can be done with resources: one file per verb, over the store and the watch cache.
+
+mod create;
+mod delete;
+mod list;
+mod modify;
+mod patch;
+mod read;
+mod subresources;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use api::json::Value;
+use api::labels;
+use bytes::Bytes;
+use http::HeaderMap;
+use store::Revision;
+
+use crate::answer::Answer;
+use crate::cache::ResourceCache;
+use crate::conversion;
+use crate::fields;
+use crate::identity::User;
+use crate::negotiation::{Accepted, Form};
+use crate::request::{Query, Target, Verb};
+use crate::resources::Resource;
+use crate::server::Server;
+use crate::status::{Failure, Result, too_large_version};
+use crate::stored::Served;
+use crate::tables;
+
+/// A longer name of a field manager is refused.
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+/// A request for a resource that exists.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) target: &'a Target,
+    pub(crate) resource: &'static Resource,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) user: &'a User,
+    pub(crate) body: Bytes,
+    pub(crate) accepted: Accepted,
+}
+
+impl Call<'_> {
+    /// Does what the request asks for.
+    pub(crate) async fn run(self, verb: Verb) -> Result<Answer> {
+        if !self.target.subresource.is_empty() {
+            return subresources::run(&self, verb).await;
+        }
+        if !self.resource.verbs.contains(&verb.name()) {
+            return Err(Failure::method_not_allowed());
+        }
+        if self.resource.plural == "bindings" {
+            return subresources::bind(&self).await;
+        }
+        match verb {
+            Verb::Get => read::get(&self).await,
+            Verb::List => list::list(&self).await,
+            Verb::Watch => watch::watch(&self).await,
+            Verb::Create => create::create(&self).await,
+            Verb::Update => update::update(&self, "").await,
+            Verb::Patch => patch::patch(&self, "").await,
+            Verb::Delete => delete::delete(&self).await,
+            Verb::DeleteCollection => delete::delete_collection(&self).await,
+        }
+    }
+
+    fn cache(&self) -> Arc<ResourceCache> {
+        self.server.cache.resource(&self.resource.prefix())
+    }
+
+    fn key(&self) -> String {
+        self.resource.key(&self.target.namespace, &self.target.name)
+    }
+
+    /// The start of the keys of everything that the request is about.
+    fn range(&self) -> String {
+        let prefix = self.resource.prefix();
+        if self.resource.namespaced && !self.target.namespace.is_empty() {
+            format!("{prefix}{}/", self.target.namespace)
+        } else {
+            prefix
+        }
+    }
+
+    /// Waits until the cache knows everything that was written before now.
+    async fn wait_for_now(&self) -> Result<Revision> {
+        let current = self.server.store.current_revision().await?;
+        let reached = self.server.cache.reach(current).await;
+        reached.map_err(|reached| too_large_version(current, reached))?;
+        Ok(current)
+    }
+
+    /// Waits until the cache knows a version that the client has seen.
+    async fn wait_for(&self, revision: Revision) -> Result<()> {
+        let reached = self.server.cache.reach(revision).await;
+        reached.map_err(|reached| too_large_version(revision, reached))
+    }
+
+    /// Whether the request changes nothing but asks what would happen.
+    fn is_dry_run(&self) -> Result<bool> {
+        if self.query.get("fieldManager").len() > FIELD_MANAGER_BYTES_MAX {
+            let mut errors = api::field::Errors::new();
+            errors.too_long(api::field::Path::new("fieldManager"), FIELD_MANAGER_BYTES_MAX);
+            return Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors));
+        }
+        let mut dry = false;
+        for value in self.query.all("dryRun").filter(|value| !value.is_empty()) {
+            if value != "All" {
+                let mut errors = api::field::Errors::new();
+                errors.not_supported(api::field::Path::new("dryRun"), value, &["All"]);
+                return Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors));
+            }
+            dry = true;
+        }
+        Ok(dry)
+    }
+
+    fn options_kind(&self) -> &'static str {
+        match self.target.verb {
+            Some(Verb::Create) => "CreateOptions",
+            Some(Verb::Patch) => "PatchOptions",
+            Some(Verb::Delete | Verb::DeleteCollection) => "DeleteOptions",
+            _ => "UpdateOptions",
+        }
+    }
+
+    /// A stored object in the version that the client speaks.
+    fn shown(&self, object: &Served) -> Bytes {
+        if conversion::is_stored(self.resource, &self.target.version) {
+            return object.json.clone();
+        }
+        let mut value = object.decode();
+        self.convert(&mut value);
+        api::json::to_string(&value).into()
+    }
+
+    /// Turns a stored document into the version that the client speaks, in its normal form.
+    fn convert(&self, value: &mut Value) {
+        if conversion::is_stored(self.resource, &self.target.version) {
+            return;
+        }
+        conversion::from_stored(self.resource, &self.target.version, value);
+        let normal = self.resource.object_type(&self.target.version);
+        let normal = normal.and_then(|of| api::types::decode(of, value).ok());
+        if let Some(normal) = normal {
+            *value = normal.value;
+        }
+    }
+
+    /// The answer that shows one object in the form that was asked for.
+    fn answer(&self, code: u16, object: &Served) -> Result<Answer> {
+        match self.accepted.form {
+            Form::Object | Form::GroupDiscovery => Ok(Answer::encoded(code, self.shown(object))),
+            Form::Table => {
+                let table = tables::of_one(self, object.decode())?;
+                Ok(Answer::json(code, &table))
+            }
+            Form::Metadata => {
+                let metadata = partial_metadata(&object.decode(), &self.accepted.version);
+                Ok(Answer::json(code, &metadata))
+            }
+            Form::MetadataList => {
+                let kind = self.resource.kind;
+                let group = if self.resource.group.is_empty() { "core" } else { self.resource.group };
+                let package = group.split('.').next().unwrap_or(group);
+                let message = format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{package}.{kind})"
+                );
+                Err(Failure::new(406, "NotAcceptable", message))
+            }
+        }
+    }
+
+    /// The answer that shows a document which is not stored.
+    fn answer_value(&self, code: u16, object: &Value) -> Result<Answer> {
+        match self.accepted.form {
+            Form::Table => Ok(Answer::json(code, &tables::of_one(self, object.clone())?)),
+            Form::Metadata => Ok(Answer::json(code, &partial_metadata(object, &self.accepted.version))),
+            _ => {
+                let mut object = object.clone();
+                self.convert(&mut object);
+                Ok(Answer::json(code, &object))
+            }
+        }
+    }
+}
+
+/// The metadata of an object, as an object of its own.
+pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(Value::object);
+    let api_version = format!("meta.k8s.io/{version}");
+    api::json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
+}
+
+/// Which objects of a collection are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Selection {
+    labels: labels::Selector,
+    fields: fields::Selector,
+}
+
+impl Selection {
+    fn from_query(query: &Query, resource: &Resource) -> Result<Self> {
+        let labels = labels::Selector::parse(query.get("labelSelector"))
+            .map_err(|error| Failure::bad_request(format!("unable to parse requirement: {error}")))?;
+        let fields = fields::Selector::parse(query.get("fieldSelector"), resource)?;
+        Ok(Self { labels, fields })
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        let nothing = api::json::Object::new();
+        let labels = crate::metadata::labels(object).unwrap_or(&nothing);
+        self.labels.matches(labels) && self.fields.matches(object)
+    }
+
+    /// As [`Selection::matches`], for an object that has not been decoded.
+    fn matches_served(&self, key: &str, object: &Served) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        if let Some(name) = self.fields.name() {
+            let found = key.rsplit('/').next() == Some(name);
+            return found && (self.labels.is_empty() || self.matches(&object.decode()));
+        }
+        self.matches(&object.decode())
+    }
+}

@@ -1,0 +1,126 @@
+//! Creating an object.
+
+use api::json::Value;
+use store::{Change, Guard, Outcome, Write};
+
+use super::Call;
+use crate::admission::{self, Operation};
+use crate::answer::Answer;
+use crate::chance;
+use crate::conversion;
+use crate::metadata;
+use crate::payload::{self, FieldValidation};
+use crate::status::{Failure, Result};
+use crate::stored::{self, Served};
+
+/// So often another name is tried if a generated one is taken.
+const GENERATE_ATTEMPTS: usize = 8;
+
+pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
+    if call.resource.namespaced && call.target.namespace.is_empty() || !call.target.name.is_empty() {
+        return Err(Failure::method_not_allowed());
+    }
+    let dry_run = call.is_dry_run()?;
+    let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
+    let (resource, version) = (call.resource, call.target.version.as_str());
+    let payload = payload::read(call.headers, &call.body, resource.kind)?;
+    let decoded = payload::decode(resource, version, payload)?;
+    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let mut object = decoded.object;
+    check_namespace(call, &mut object)?;
+    if !metadata::text(&object, "resourceVersion").is_empty() {
+        return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
+    }
+    conversion::to_stored(resource, version, &mut object);
+    normalize(call, &mut object);
+    call.server.meaning.default(resource, &mut object);
+    let stem = metadata::text(&object, "generateName").to_owned();
+    let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
+    for attempt in 1..=GENERATE_ATTEMPTS {
+        let mut object = object.clone();
+        if generated {
+            metadata::set(&mut object, "name", generate_name(&stem));
+        }
+        let name = metadata::text(&object, "name").to_owned();
+        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
+            metadata::remove(&mut object, field);
+        }
+        metadata::set(&mut object, "uid", chance::uid());
+        metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+        admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
+        call.server.meaning.prepare_create(resource, &mut object);
+        normalize(call, &mut object);
+        // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+        call.server.meaning.default(resource, &mut object);
+        normalize(call, &mut object);
+        let errors = call.server.meaning.validate_create(resource, &object);
+        if !errors.is_empty() {
+            return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
+        }
+        admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
+        if dry_run {
+            if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
+                return Err(Failure::already_exists(resource, &name));
+            }
+            return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
+        }
+        let bytes = stored::encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        let change = Change::Put { value: bytes.clone(), ttl: call.server.time_to_live(resource) };
+        let write = Write { key: key(call, &name), guard: Guard::Absent, change };
+        match call.server.store.write(write).await? {
+            Outcome::Done { revision } => {
+                let served =
+                    Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
+                return Ok(call.answer(201, &served)?.with_warnings(warnings));
+            }
+            Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
+            Outcome::Conflict { current } => {
+                let mut failure = Failure::already_exists(resource, &name);
+                let existing = current.and_then(|entry| Served::new(&entry.value, entry.revision));
+                if existing.is_some_and(|existing| metadata::is_deleting(&existing.decode())) {
+                    failure.message = format!("object is being deleted: {}", failure.message);
+                }
+                return Err(failure);
+            }
+        }
+    }
+    Err(Failure::already_exists(resource, &stem))
+}
+
+fn key(call: &Call<'_>, name: &str) -> String {
+    call.resource.key(&call.target.namespace, name)
+}
+
+/// A name that starts with `stem` and fits into a label.
+fn generate_name(stem: &str) -> String {
+    let end = stem.char_indices().map(|(at, _)| at).chain([stem.len()]).take_while(|at| *at <= 58).last().unwrap_or(0);
+    format!("{}{}", stem.get(..end).unwrap_or_default(), chance::suffix())
+}
+
+/// Takes the namespace from the path where the object has none.
+pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<()> {
+    let expected = if call.resource.namespaced { call.target.namespace.as_str() } else { "" };
+    let given = metadata::text(object, "namespace");
+    if given == expected {
+        return Ok(());
+    }
+    if !given.is_empty() && !expected.is_empty() {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::bad_request(message));
+    }
+    if expected.is_empty() {
+        metadata::remove(object, "namespace");
+    } else {
+        metadata::set(object, "namespace", expected);
+    }
+    Ok(())
+}
+
+/// Brings a document of the stored version into its normal form.
+pub(super) fn normalize(call: &Call<'_>, object: &mut Value) {
+    let api_version = conversion::stored_api_version(call.resource);
+    let of = api::types::by_api_version(&api_version, call.resource.kind);
+    if let Some(decoded) = of.and_then(|of| api::types::decode(of, object).ok()) {
+        *object = decoded.value;
+    }
+}

@@ -1,0 +1,250 @@
+//! Deleting objects: at once, after a grace period, or once their finalizers are gone.
+
+use api::json::Value;
+
+use super::modify::{Decision, Done, modify};
+use super::update::spec_finalizers;
+use super::{Call, Selection, create, list};
+use crate::answer::Answer;
+use crate::chance;
+use crate::metadata;
+use crate::payload;
+use crate::request::Target;
+use crate::resources::Resource;
+use crate::status::{self, Failure, Result};
+
+/// What a deletion is asked to respect.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DeleteOptions {
+    grace_seconds: Option<i64>,
+    propagation: String,
+    uid: Option<String>,
+    version: Option<String>,
+    pub(super) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// Reads body and query.
+    pub(super) fn read(call: &Call<'_>) -> Result<Self> {
+        let mut options = Self { dry_run: call.is_dry_run()?, ..Self::default() };
+        if call.body.is_empty() {
+            options.grace_seconds = call.query.number("gracePeriodSeconds")?;
+            call.query.get("propagationPolicy").clone_into(&mut options.propagation);
+            if options.propagation.is_empty() && call.query.has("orphanDependents") {
+                let orphan = call.query.flag("orphanDependents");
+                (if orphan { "Orphan" } else { "Background" }).clone_into(&mut options.propagation);
+            }
+        } else {
+            let payload = payload::read(call.headers, &call.body, "DeleteOptions")?;
+            options.merge(&payload.value)?;
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Asks for nothing but that.
+    pub(super) fn dry_run(dry_run: bool) -> Self {
+        Self { dry_run, ..Self::default() }
+    }
+
+    /// Takes what a document says.
+    pub(super) fn merge(&mut self, value: &Value) -> Result<()> {
+        let kind = value.str_at(&["kind"]).unwrap_or("DeleteOptions");
+        if kind != "DeleteOptions" {
+            let version = value.str_at(&["apiVersion"]).unwrap_or_default();
+            let short = version.rsplit('/').next().unwrap_or_default();
+            return Err(Failure::bad_request(format!(
+                "{kind} in version \"{short}\" cannot be handled as a DeleteOptions: converting ({short}.{kind}) to (v1.DeleteOptions): unknown conversion"
+            )));
+        }
+        self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
+        value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
+        if let (true, Some(orphan)) =
+            (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool))
+        {
+            (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
+        }
+        let precondition = |field: &str| value.str_at(&["preconditions", field]).map(ToOwned::to_owned);
+        self.uid = precondition("uid");
+        self.version = precondition("resourceVersion");
+        let dry = value.get("dryRun").and_then(Value::as_array).unwrap_or_default();
+        self.dry_run |= dry.iter().any(|it| it.as_str() == Some("All"));
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if matches!(self.propagation.as_str(), "" | "Background" | "Foreground" | "Orphan") {
+            return Ok(());
+        }
+        let mut errors = api::field::Errors::new();
+        let at = api::field::Path::new("propagationPolicy");
+        errors.not_supported(at, self.propagation.as_str(), &["Background", "Foreground", "Orphan"]);
+        Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
+    }
+
+    fn check_preconditions(&self, call: &Call<'_>, object: &Value) -> Result<()> {
+        let conditions = [("UID", &self.uid, "uid"), ("ResourceVersion", &self.version, "resourceVersion")];
+        for (name, wanted, field) in conditions {
+            let found = metadata::text(object, field);
+            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+                let why = format!(
+                    "the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). The object might have been deleted and then recreated"
+                );
+                return Err(Failure::conflict(call.resource, &call.target.name, &why));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
+    let options = DeleteOptions::read(call)?;
+    let mut warnings = Vec::new();
+    let is_job = (call.resource.group, call.resource.plural) == ("batch", "jobs");
+    if is_job && options.propagation.is_empty() {
+        warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        );
+    }
+    let done = delete_object(call, &options).await?;
+    let answer = match done {
+        Done::Deleted(object) if !call.resource.delete_returns_object() => {
+            let uid = metadata::text(&object, "uid");
+            Answer::json(200, &status::success(call.resource, &call.target.name, uid))
+        }
+        Done::Deleted(object) | Done::Dry(object) => call.answer_value(200, &object)?,
+        Done::Stored(object) => call.answer(200, &object)?,
+    };
+    Ok(answer.with_warnings(warnings))
+}
+
+/// Deletes the object of a call, or starts to.
+pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
+    let resource = call.resource;
+    if (resource.group, resource.plural) == ("", "namespaces") {
+        let protected = ["default", "kube-system", "kube-public", "kube-node-lease"];
+        if protected.contains(&call.target.name.as_str()) {
+            let why = "this namespace may not be deleted";
+            return Err(Failure::forbidden("", "namespaces", &call.target.name, why));
+        }
+    }
+    modify(call, options.dry_run, |old| {
+        options.check_preconditions(call, old)?;
+        decide(call, options, old)
+    })
+    .await
+}
+
+fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decision> {
+    let resource = call.resource;
+    let finalizers = finalizers_after(resource, options, old);
+    let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+    let waits = !finalizers.is_empty() || is_namespace && !spec_finalizers(old).is_empty();
+    let grace = grace_seconds(resource, options, old);
+    let mut object = old.clone();
+    if finalizers != metadata::finalizers(old) {
+        let list: Vec<Value> = finalizers.iter().map(Value::from).collect();
+        metadata::set(&mut object, "finalizers", list);
+    }
+    let deleting = metadata::is_deleting(old);
+    let grace_before = old.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+    if deleting && (grace > 0 || waits) {
+        // A grace period can only be made shorter.
+        if grace_before.is_none_or(|before| grace >= before) {
+            create::normalize(call, &mut object);
+            return Ok(if finalizers == metadata::finalizers(old) { Decision::Keep } else { Decision::Put(object) });
+        }
+    }
+    if grace == 0 && !waits && (!is_graceful(resource) || deleting && grace_before == Some(0)) {
+        return Ok(Decision::Delete(object));
+    }
+    let now = chance::now();
+    metadata::set(&mut object, "deletionTimestamp", now.plus_seconds(grace).to_string());
+    metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
+    if !deleting {
+        let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
+        if let Some(generation) = generation.filter(|generation| *generation > 0) {
+            metadata::set(&mut object, "generation", generation.saturating_add(1));
+        }
+    }
+    if is_namespace && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("phase", "Terminating");
+    }
+    create::normalize(call, &mut object);
+    if grace == 0 && !waits {
+        return Ok(Decision::PutThenDelete(object));
+    }
+    Ok(Decision::Put(object))
+}
+
+fn is_graceful(resource: &Resource) -> bool {
+    (resource.group, resource.plural) == ("", "pods")
+}
+
+/// How long an object may take to go.
+fn grace_seconds(resource: &Resource, options: &DeleteOptions, object: &Value) -> i64 {
+    if !is_graceful(resource) {
+        return 0;
+    }
+    let unbound = object.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty();
+    let finished = matches!(object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
+    if unbound || finished {
+        return 0;
+    }
+    let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
+    let grace = options.grace_seconds.or(own).unwrap_or(30);
+    // Kubernetes: a negative grace period means one second.
+    if grace < 0 { 1 } else { grace }
+}
+
+/// The finalizers that the way of propagation leaves.
+fn finalizers_after(resource: &Resource, options: &DeleteOptions, object: &Value) -> Vec<String> {
+    const ORPHAN: &str = "orphan";
+    const FOREGROUND: &str = "foregroundDeletion";
+    let mut finalizers = metadata::finalizers(object);
+    let by_default = (resource.group, resource.plural) == ("batch", "jobs");
+    let wanted = match options.propagation.as_str() {
+        "Orphan" => Some(ORPHAN),
+        "Foreground" => Some(FOREGROUND),
+        "Background" => None,
+        _ if finalizers.iter().any(|it| it == ORPHAN || it == FOREGROUND) => return finalizers,
+        _ => by_default.then_some(ORPHAN),
+    };
+    finalizers.retain(|it| it != ORPHAN && it != FOREGROUND);
+    finalizers.extend(wanted.map(ToOwned::to_owned));
+    finalizers
+}
+
+pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
+    let options = DeleteOptions::read(call)?;
+    let selection = Selection::from_query(call.query, call.resource)?;
+    if call.resource.namespaced && call.target.namespace.is_empty() {
+        return Err(Failure::method_not_allowed());
+    }
+    call.wait_for_now().await?;
+    let revision = call.server.cache.revision();
+    let snapshot =
+        call.cache().list(&call.range(), None, revision, |key, object| selection.matches_served(key, object));
+    for (key, _) in &snapshot.objects {
+        let name = key.rsplit('/').next().unwrap_or_default().to_owned();
+        let target = Target { name, ..call.target.clone() };
+        let one = Call {
+            target: &target,
+            body: call.body.clone(),
+            accepted: call.accepted.clone(),
+            server: call.server,
+            resource: call.resource,
+            query: call.query,
+            headers: call.headers,
+            user: call.user,
+        };
+        match Box::pin(delete_object(&one, &options)).await {
+            Ok(_) => {}
+            Err(failure) if failure.code == 404 => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    list::show(call, &snapshot, &selection)
+}

@@ -1,0 +1,263 @@
+//! Listing a collection: from the cache, or page by page from the store at one revision.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use api::field::{Errors, Path};
+use api::json::{Object, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use store::{ListOptions, Revision};
+
+use super::{Call, Selection, partial_metadata};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::cache::Snapshot;
+use crate::conversion;
+use crate::negotiation::Form;
+use crate::status::{Failure, Result};
+use crate::stored::Served;
+use crate::tables;
+
+/// Pieces of a long list have about this many bytes.
+const PIECE: usize = 64 << 10;
+
+pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
+    let selection = Selection::from_query(call.query, call.resource)?;
+    let limit = call.query.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    check_options(call, "ListOptions")?;
+    let token = call.query.get("continue");
+    let version = call.query.get("resourceVersion");
+    let exact = call.query.get("resourceVersionMatch") == "Exact";
+    let parsed: Option<Revision> = match version {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+            Failure::bad_request(format!("resourceVersion: Invalid value: \"{text}\": {why}"))
+        })?),
+    };
+    if !token.is_empty() {
+        if parsed.is_some() && version != "0" {
+            return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let (revision, start) = decode_token(token)?;
+        return page(call, &selection, limit, revision, Some(start)).await;
+    }
+    match parsed {
+        Some(revision) if exact => return page(call, &selection, limit, Some(revision), None).await,
+        Some(0) => {}
+        Some(revision) => call.wait_for(revision).await?,
+        None => {
+            call.wait_for_now().await?;
+        }
+    }
+    // Kubernetes: a list at "any" version comes from the cache as a whole.
+    let limit = limit.filter(|_| parsed != Some(0));
+    let revision = call.server.cache.revision();
+    let keep = |key: &str, object: &Served| selection.matches_served(key, object);
+    let snapshot = call.cache().list(&call.range(), limit, revision, keep);
+    show(call, &snapshot, &selection)
+}
+
+/// Checks what belongs together in list and watch options.
+pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
+    let mut errors = Errors::new();
+    let version = call.query.get("resourceVersion");
+    let matching = call.query.get("resourceVersionMatch");
+    let at = Path::new("resourceVersionMatch");
+    let watching = call.query.flag("watch") || call.target.verb == Some(crate::request::Verb::Watch);
+    let initial = call.query.has("sendInitialEvents");
+    if initial && !watching {
+        errors.forbidden(Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+    } else if watching {
+        if initial && matching != "NotOlderThan" {
+            errors.forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        } else if !initial && !matching.is_empty() {
+            errors.forbidden(at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        }
+    } else if !matching.is_empty() {
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.not_supported(at, matching, &["Exact", "NotOlderThan", ""]);
+        } else if version.is_empty() {
+            errors.forbidden(at, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        } else if !call.query.get("continue").is_empty() {
+            errors.forbidden(at, "resourceVersionMatch is forbidden when continue is provided");
+        } else if matching == "Exact" && version == "0" {
+            errors.forbidden(at, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", kind, "", &errors)) }
+}
+
+/// One page at one revision, from the store.
+async fn page(
+    call: &Call<'_>,
+    selection: &Selection,
+    limit: Option<usize>,
+    revision: Option<Revision>,
+    start: Option<String>,
+) -> Result<Answer> {
+    let range = call.range();
+    let mut after_key = start.map(|start| format!("{}{start}", call.resource.prefix()));
+    let mut snapshot = Snapshot { revision: 0, objects: Vec::new(), remaining: 0 };
+    let mut revision = revision;
+    loop {
+        let options = ListOptions { revision, limit, after_key: after_key.clone() };
+        let page = match call.server.store.list(&range, options).await {
+            Ok(page) => page,
+            Err(store::Error::Compacted { .. }) if after_key.is_some() => {
+                return Err(expired_token(call, after_key.as_deref().unwrap_or_default()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        revision = Some(page.revision);
+        snapshot.revision = page.revision;
+        after_key = page.entries.last().map(|entry| entry.key.to_string());
+        let mut remaining = page.remaining;
+        for entry in page.entries {
+            let Some(served) = Served::new(&entry.value, entry.revision) else { continue };
+            if limit.is_some_and(|limit| snapshot.objects.len() >= limit) {
+                remaining = remaining.saturating_add(1);
+            } else if selection.matches_served(&entry.key, &served) {
+                snapshot.objects.push((entry.key, Arc::new(served)));
+            }
+        }
+        snapshot.remaining = usize::try_from(remaining).unwrap_or(usize::MAX);
+        if snapshot.remaining == 0 || limit.is_some_and(|limit| snapshot.objects.len() >= limit) {
+            return show(call, &snapshot, selection);
+        }
+    }
+}
+
+fn expired_token(call: &Call<'_>, after_key: &str) -> Box<Failure> {
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                   list without the continue parameter, or use the continue token in this response to retrieve the \
+                   remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                   objects that were created, modified, or deleted between the time the first chunk was returned and \
+                   now may show up in the list.";
+    let mut failure = Failure::expired(message);
+    failure.continue_token = Some(encode_token(call, -1, after_key));
+    failure
+}
+
+/// A continue token: where the next page starts, and at which revision.
+fn encode_token(call: &Call<'_>, revision: i64, last_key: &str) -> String {
+    let prefix = call.resource.prefix();
+    let start = last_key.strip_prefix(prefix.as_str()).unwrap_or(last_key);
+    let start = format!("{start}\u{0}");
+    let token = api::json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start});
+    URL_SAFE_NO_PAD.encode(api::json::to_string(&token))
+}
+
+fn decode_token(token: &str) -> Result<(Option<Revision>, String)> {
+    let invalid = |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+    let value = api::json::parse(&text).map_err(|error| invalid(&error.message))?;
+    if value.str_at(&["v"]) != Some("meta.k8s.io/v1") {
+        let version = value.str_at(&["v"]).unwrap_or_default();
+        return Err(invalid(&format!("server does not recognize this encoded version \"{version}\"")));
+    }
+    let start = value.str_at(&["start"]).unwrap_or_default();
+    let revision = value.at(&["rv"]).and_then(Value::as_i64).unwrap_or_default();
+    if revision == 0 || start.is_empty() {
+        return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+    }
+    Ok((Revision::try_from(revision).ok(), start.trim_end_matches('\u{0}').to_owned()))
+}
+
+fn list_metadata(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) -> Object {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", snapshot.revision.to_string());
+    if let (Some((last, _)), true) = (snapshot.objects.last(), snapshot.remaining > 0) {
+        let revision = i64::try_from(snapshot.revision).unwrap_or(i64::MAX);
+        metadata.insert("continue", encode_token(call, revision, last));
+        if selection.is_everything() {
+            metadata.insert("remainingItemCount", i64::try_from(snapshot.remaining).unwrap_or(i64::MAX));
+        }
+    }
+    metadata
+}
+
+/// The answer that shows a snapshot in the form that was asked for.
+pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) -> Result<Answer> {
+    let metadata = list_metadata(call, snapshot, selection);
+    match call.accepted.form {
+        Form::Table => {
+            let objects = snapshot.objects.iter().map(|(_, object)| object.decode());
+            Ok(Answer::json(200, &tables::of_list(call, objects, metadata)?))
+        }
+        Form::MetadataList | Form::Metadata => {
+            if call.accepted.form == Form::Metadata {
+                let kind = call.resource.kind;
+                let group = if call.resource.group.is_empty() { "core" } else { call.resource.group };
+                let package = group.split('.').next().unwrap_or(group);
+                let message = format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{package}.{kind}List)"
+                );
+                return Err(Failure::new(406, "NotAcceptable", message));
+            }
+            let version = &call.accepted.version;
+            let items: Vec<Value> =
+                snapshot.objects.iter().map(|(_, object)| partial_metadata(&object.decode(), version)).collect();
+            let items = if items.is_empty() { Value::Null } else { Value::Array(items) };
+            let api_version = format!("meta.k8s.io/{version}");
+            let list = api::json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": metadata, "items": items
+            });
+            Ok(Answer::json(200, &list))
+        }
+        Form::Object | Form::GroupDiscovery => {
+            let objects = snapshot.objects.iter().map(|(_, object)| &**object);
+            Ok(Answer::bytes(200, "application/json", typed_list(call, objects, metadata)))
+        }
+    }
+}
+
+/// A list of whole objects, made of the pieces that the cache holds.
+pub(super) fn typed_list<'o>(call: &Call<'_>, objects: impl Iterator<Item = &'o Served>, metadata: Object) -> Body {
+    let (resource, version) = (call.resource, &call.target.version);
+    let head = api::json!({
+        "kind": (format!("{}List", resource.kind)), "apiVersion": (resource.api_version(version)), "metadata": metadata
+    });
+    let mut piece = BytesMut::with_capacity(PIECE);
+    let mut pieces = VecDeque::new();
+    let head = api::json::to_string(&head);
+    piece.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    piece.put_slice(b",\"items\":[");
+    // Items of a typed list do not repeat kind and version.
+    let type_fields = type_fields(resource.kind, &conversion::stored_api_version(resource));
+    let converted = !conversion::is_stored(resource, version);
+    for (index, object) in objects.enumerate() {
+        if index > 0 {
+            piece.put_u8(b',');
+        }
+        if converted {
+            let mut value = object.decode();
+            call.convert(&mut value);
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove("kind");
+                fields.remove("apiVersion");
+            }
+            piece.put_slice(api::json::to_string(&value).as_bytes());
+        } else {
+            piece.put_u8(b'{');
+            let json: &Bytes = &object.json;
+            piece.put_slice(
+                json.strip_prefix(type_fields.as_bytes()).unwrap_or_else(|| json.get(1..).unwrap_or_default()),
+            );
+        }
+        if piece.len() > PIECE {
+            pieces.push_back(piece.split().freeze());
+            piece.reserve(PIECE);
+        }
+    }
+    piece.put_slice(b"]}\n");
+    pieces.push_back(piece.freeze());
+    Body::Pieces(pieces)
+}
+
+fn type_fields(kind: &str, api_version: &str) -> String {
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
+}

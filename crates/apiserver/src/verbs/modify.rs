@@ -1,0 +1,119 @@
+//! The loop under every write to an object that exists: read, decide, write, start over if someone else was faster.
+
+use std::sync::Arc;
+
+use api::json::Value;
+use store::{Change, Guard, Outcome, Write};
+
+use super::Call;
+use crate::status::{Failure, Result};
+use crate::stored::{self, Served};
+
+/// What to do with an object.
+pub(super) enum Decision {
+    /// Write it. The document is in the stored version.
+    Put(Value),
+    /// Write it, then decide again about what was written.
+    PutThenDelete(Value),
+    /// Remove it; the document is what the client is told.
+    Delete(Value),
+    /// Leave it as it is.
+    Keep,
+}
+
+/// How it ended.
+pub(super) enum Done {
+    /// The object as it is now.
+    Stored(Arc<Served>),
+    /// The object as it was when it went.
+    Deleted(Value),
+    /// What would have been stored.
+    Dry(Value),
+}
+
+/// Applies `decide` to the object of a call until the result can be written without losing anyone else's change.
+///
+/// `decide` gets the stored document, which has its version in `metadata.resourceVersion`.
+pub(super) async fn modify(
+    call: &Call<'_>,
+    dry_run: bool,
+    mut decide: impl FnMut(&Value) -> Result<Decision>,
+) -> Result<Done> {
+    let key = call.key();
+    let mut fresh = false;
+    let mut current = call.cache().get(&key);
+    loop {
+        let Some(object) = current.clone() else {
+            if fresh {
+                return Err(Failure::not_found(call.resource, &call.target.name));
+            }
+            (current, fresh) = (load(call, &key).await?, true);
+            continue;
+        };
+        let old = object.decode();
+        // A cached object may be out of date: only the store's own answer may end this without a write.
+        let decision = match decide(&old) {
+            Ok(Decision::Keep) | Err(_) if !fresh && load_changed(call, &key, &mut current, &object).await? => {
+                fresh = true;
+                continue;
+            }
+            decision => decision?,
+        };
+        let (mut value, deletes) = match decision {
+            Decision::Keep => return Ok(Done::Stored(object)),
+            Decision::Delete(value) if dry_run => return Ok(Done::Deleted(value)),
+            Decision::Put(value) | Decision::PutThenDelete(value) if dry_run => return Ok(Done::Dry(value)),
+            Decision::Put(value) => (value, false),
+            Decision::PutThenDelete(value) => (value, true),
+            Decision::Delete(value) => {
+                let write = Write::delete(key.as_str(), object.revision);
+                match call.server.store.write(write).await? {
+                    Outcome::Done { .. } => return Ok(Done::Deleted(value)),
+                    Outcome::Conflict { current: now } => {
+                        (current, fresh) = (served(now), true);
+                        continue;
+                    }
+                }
+            }
+        };
+        let bytes = stored::encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
+            // Nothing changes: no write, no event, the same version.
+            if !deletes {
+                if !fresh && load_changed(call, &key, &mut current, &object).await? {
+                    fresh = true;
+                    continue;
+                }
+                return Ok(Done::Stored(object));
+            }
+        }
+        let ttl = call.server.time_to_live(call.resource);
+        let change = Change::Put { value: bytes.clone(), ttl };
+        let write = Write { key: key.clone(), guard: Guard::Unchanged(object.revision), change };
+        match call.server.store.write(write).await? {
+            Outcome::Done { revision } => {
+                let now =
+                    Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
+                if !deletes {
+                    return Ok(Done::Stored(Arc::new(now)));
+                }
+                (current, fresh) = (Some(Arc::new(now)), true);
+            }
+            Outcome::Conflict { current: now } => (current, fresh) = (served(now), true),
+        }
+    }
+}
+
+fn served(entry: Option<store::Entry>) -> Option<Arc<Served>> {
+    entry.and_then(|entry| Served::new(&entry.value, entry.revision)).map(Arc::new)
+}
+
+async fn load(call: &Call<'_>, key: &str) -> Result<Option<Arc<Served>>> {
+    Ok(served(call.server.store.get(key, 0).await?.entry))
+}
+
+/// Reads the object from the store; whether that is another than the cached one.
+async fn load_changed(call: &Call<'_>, key: &str, current: &mut Option<Arc<Served>>, cached: &Served) -> Result<bool> {
+    *current = load(call, key).await?;
+    Ok(current.as_ref().is_none_or(|now| now.revision != cached.revision))
+}

@@ -1,0 +1,25 @@
+//! Getting one object.
+
+use super::Call;
+use crate::answer::Answer;
+use crate::status::{Failure, Result};
+
+pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
+    match call.query.get("resourceVersion") {
+        "" => {
+            call.wait_for_now().await?;
+        }
+        "0" => {}
+        text => {
+            let revision = text.parse().map_err(|_| {
+                let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+                Failure::unclassified(format!("resourceVersion: Invalid value: \"{text}\": {why}"))
+            })?;
+            call.wait_for(revision).await?;
+        }
+    }
+    match call.cache().get(&call.key()) {
+        Some(object) => call.answer(200, &object),
+        None => Err(Failure::not_found(call.resource, &call.target.name)),
+    }
+}

@@ -1,0 +1,74 @@
+//! What stands below objects: status, scale, binding, eviction, and what needs a kubelet.
+
+mod binding;
+mod eviction;
+mod scale;
+
+pub(super) use self::binding::bind;
+use super::{Call, patch, read, update};
+use crate::answer::Answer;
+use crate::metadata;
+use crate::request::Verb;
+use crate::status::{Failure, Result};
+
+pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
+    let name = call.target.subresource.as_str();
+    let Some(subresource) = call.resource.subresource(name.split('/').next().unwrap_or(name)) else {
+        return Err(Failure::no_resource());
+    };
+    if !subresource.verbs.contains(&verb.name()) || call.resource.namespaced && call.target.namespace.is_empty() {
+        return Err(Failure::method_not_allowed());
+    }
+    match (subresource.name, verb) {
+        ("status" | "approval" | "finalize" | "ephemeralcontainers" | "resize", Verb::Get) => read::get(call).await,
+        ("status" | "approval" | "finalize" | "ephemeralcontainers" | "resize", Verb::Update) => {
+            update::update(call, subresource.name).await
+        }
+        ("status" | "approval" | "ephemeralcontainers" | "resize", Verb::Patch) => {
+            patch::patch(call, subresource.name).await
+        }
+        ("scale", Verb::Get) => scale::get(call).await,
+        ("scale", Verb::Update) => scale::update(call).await,
+        ("scale", Verb::Patch) => scale::patch(call).await,
+        ("binding", Verb::Create) => bind(call).await,
+        ("eviction", Verb::Create) => eviction::evict(call).await,
+        ("log", Verb::Get) => log(call).await,
+        ("exec" | "attach" | "portforward" | "proxy", _) => needs_kubelet(call).await,
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// Logs are with the kubelet of the pod's node; a pod without a node has none.
+async fn log(call: &Call<'_>) -> Result<Answer> {
+    call.wait_for_now().await?;
+    let Some(pod) = call.cache().get(&call.key()) else {
+        return Err(Failure::not_found(call.resource, &call.target.name));
+    };
+    let pod = pod.decode();
+    let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+    if node.is_empty() {
+        return Ok(Answer::bytes(204, "", ""));
+    }
+    let message = format!(
+        "the logs of pod {} are with the kubelet of node {node}, which this server cannot reach",
+        metadata::text(&pod, "name")
+    );
+    Err(Failure::internal(message))
+}
+
+async fn needs_kubelet(call: &Call<'_>) -> Result<Answer> {
+    call.wait_for_now().await?;
+    let Some(object) = call.cache().get(&call.key()) else {
+        return Err(Failure::not_found(call.resource, &call.target.name));
+    };
+    let object = object.decode();
+    let name = &call.target.name;
+    if call.target.subresource.starts_with("proxy") {
+        return Err(Failure::bad_request("address not allowed"));
+    }
+    let node = object.str_at(&["spec", "nodeName"]).unwrap_or_default();
+    if node.is_empty() {
+        return Err(Failure::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    Err(Failure::internal(format!("the kubelet of node {node} cannot be reached from this server")))
+}

@@ -1,0 +1,164 @@
+//! `pods/{name}/eviction`: a deletion that respects disruption budgets.
+
+use api::json::{Object, Value};
+
+use super::super::Call;
+use super::super::create::normalize;
+use super::super::delete::{DeleteOptions, delete_object};
+use super::super::modify::{Decision, modify};
+use crate::answer::Answer;
+use crate::chance;
+use crate::metadata;
+use crate::payload;
+use crate::request::Target;
+use crate::resources::{self, Resource};
+use crate::status::{Failure, Result};
+
+pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
+    let payload = payload::read(call.headers, &call.body, "Eviction")?;
+    let eviction = payload.value;
+    let name = call.target.name.as_str();
+    if metadata::text(&eviction, "name") != name {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = DeleteOptions::dry_run(call.is_dry_run()?);
+    if let Some(given) = eviction.get("deleteOptions") {
+        options.merge(given)?;
+    }
+    call.wait_for_now().await?;
+    let Some(pod) = call.cache().get(&call.key()) else { return Err(Failure::not_found(call.resource, name)) };
+    let pod = pod.decode();
+    if !ignores_budgets(&pod) {
+        let budgets = budgets_of(call, &pod);
+        match budgets.as_slice() {
+            [] => {}
+            [budget] => spend(call, budget, name, options.dry_run).await?,
+            _ => {
+                return Err(Failure::unclassified(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+        }
+    }
+    if !options.dry_run {
+        mark(call).await?;
+    }
+    delete_object(call, &options).await?;
+    let status = api::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Answer::json(201, &status))
+}
+
+/// Pods that do not run, or go already, disrupt nothing.
+fn ignores_budgets(pod: &Value) -> bool {
+    matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending")) || metadata::is_deleting(pod)
+}
+
+fn budget_resource() -> Option<&'static Resource> {
+    resources::find("policy", "v1", "poddisruptionbudgets")
+}
+
+fn budgets_of(call: &Call<'_>, pod: &Value) -> Vec<Value> {
+    let Some(budgets) = budget_resource() else { return Vec::new() };
+    let prefix = format!("{}{}/", budgets.prefix(), call.target.namespace);
+    let all = call.server.cache.resource(&budgets.prefix()).list(&prefix, None, 0, |_, _| true).objects;
+    let nothing = Object::new();
+    let labels = metadata::labels(pod).unwrap_or(&nothing);
+    let selects = |budget: &Value| {
+        let selector = budget.at(&["spec", "selector"])?;
+        let selector: api::meta::v1::LabelSelector = api::json::from_value(selector).ok()?;
+        Some(selector.to_selector().ok()?.matches(labels))
+    };
+    all.into_iter().map(|(_, budget)| budget.decode()).filter(|budget| selects(budget) == Some(true)).collect()
+}
+
+fn refuse(cause: String, retry_after: Option<i64>) -> Box<Failure> {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let cause = api::json!({"reason": "DisruptionBudget", "message": cause});
+    let failure = Failure::new(429, "TooManyRequests", message).with_detail("causes", Value::Array(vec![cause]));
+    match retry_after {
+        Some(seconds) => failure.with_detail("retryAfterSeconds", seconds),
+        None => failure,
+    }
+}
+
+/// Takes one disruption out of a budget.
+async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Result<()> {
+    let Some(budgets) = budget_resource() else { return Ok(()) };
+    let target = Target {
+        group: "policy".to_owned(),
+        resource: budgets.plural.to_owned(),
+        name: metadata::text(budget, "name").to_owned(),
+        subresource: "status".to_owned(),
+        ..call.target.clone()
+    };
+    let budget_call = Call {
+        server: call.server,
+        target: &target,
+        resource: budgets,
+        query: call.query,
+        headers: call.headers,
+        user: call.user,
+        body: call.body.clone(),
+        accepted: call.accepted.clone(),
+    };
+    modify(&budget_call, dry_run, |budget| {
+        let number = |path: &[&str]| budget.at(path).and_then(Value::as_i64).unwrap_or_default();
+        let name = &target.name;
+        if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
+            let cause = format!("The disruption budget {name} is still being processed by the server.");
+            return Err(refuse(cause, Some(10)));
+        }
+        let allowed = number(&["status", "disruptionsAllowed"]);
+        if allowed < 0 {
+            let why = "pdb disruptions allowed is negative";
+            return Err(Failure::forbidden("policy", "poddisruptionbudget", name, why));
+        }
+        if allowed == 0 {
+            let (healthy, wanted) = (number(&["status", "currentHealthy"]), number(&["status", "desiredHealthy"]));
+            let cause = if healthy < wanted || wanted > 0 && healthy == wanted {
+                format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+            } else {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            };
+            return Err(refuse(cause, None));
+        }
+        let mut budget = budget.clone();
+        if let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) {
+            status.insert("disruptionsAllowed", allowed.saturating_sub(1));
+            let disrupted = status.get_or_insert("disruptedPods", Value::object);
+            if let Some(disrupted) = disrupted.as_object_mut() {
+                disrupted.insert(pod, chance::now().to_string());
+            }
+        }
+        normalize(&budget_call, &mut budget);
+        Ok(Decision::Put(budget))
+    })
+    .await?;
+    Ok(())
+}
+
+/// Says in the pod's status why it goes.
+async fn mark(call: &Call<'_>) -> Result<()> {
+    modify(call, false, |pod| {
+        if metadata::is_deleting(pod) {
+            return Ok(Decision::Keep);
+        }
+        let mut pod = pod.clone();
+        let condition = api::json!({
+            "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": (chance::now().to_string()),
+            "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"
+        });
+        if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+            let list = status.get_or_insert("conditions", || Value::Array(Vec::new()));
+            if let Some(list) = list.as_array_mut() {
+                list.retain(|it| it.str_at(&["type"]) != Some("DisruptionTarget"));
+                list.push(condition);
+            }
+        }
+        normalize(call, &mut pod);
+        Ok(Decision::Put(pod))
+    })
+    .await?;
+    Ok(())
+}

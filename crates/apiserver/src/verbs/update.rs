@@ -1,0 +1,165 @@
+//! Replacing an object, and what all changes of an object share.
+
+use api::json::Value;
+
+use super::create::{check_namespace, normalize};
+use super::modify::{Decision, Done, modify};
+use super::{Call, create};
+use crate::admission::{self, Operation};
+use crate::answer::Answer;
+use crate::conversion;
+use crate::metadata;
+use crate::payload::{self, FieldValidation};
+use crate::status::{Failure, Result};
+
+pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
+    if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
+        return Err(Failure::method_not_allowed());
+    }
+    let dry_run = call.is_dry_run()?;
+    let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
+    let (resource, version) = (call.resource, call.target.version.as_str());
+    let payload = payload::read(call.headers, &call.body, resource.kind)?;
+    let decoded = payload::decode(resource, version, payload)?;
+    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let mut object = decoded.object;
+    check_name(call, &object)?;
+    check_namespace(call, &mut object)?;
+    conversion::to_stored(resource, version, &mut object);
+    normalize(call, &mut object);
+    let based_on = BasedOn::of(call, &object)?;
+    let done = modify(call, dry_run, |old| {
+        based_on.check(call, old)?;
+        change(call, object.clone(), old, subresource)
+    })
+    .await?;
+    Ok(show(call, done)?.with_warnings(warnings))
+}
+
+/// The answer after a change.
+pub(super) fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
+    match done {
+        Done::Stored(object) => call.answer(200, &object),
+        Done::Deleted(value) | Done::Dry(value) => call.answer_value(200, &value),
+    }
+}
+
+fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
+    let (name, expected) = (metadata::text(object, "name"), call.target.name.as_str());
+    if name.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != expected {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({expected})"
+        )));
+    }
+    Ok(())
+}
+
+/// What an update says about the object that it is based on.
+pub(super) struct BasedOn {
+    version: String,
+    uid: String,
+}
+
+impl BasedOn {
+    /// Reads it from an object.
+    pub(super) fn of(call: &Call<'_>, object: &Value) -> Result<Self> {
+        let version = metadata::text(object, "resourceVersion").to_owned();
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(Failure::unclassified(format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
+        }
+        if matches!(version.as_str(), "" | "0") && !call.resource.unconditional_update() {
+            let mut errors = api::field::Errors::new();
+            let at = api::field::Path::new("metadata");
+            let shown = if version.is_empty() { 0_i64 } else { version.parse().unwrap_or_default() };
+            errors.invalid(at.child("resourceVersion"), shown, "must be specified for an update");
+            // Kubernetes names the resource here, not the kind.
+            let (group, kind) = (call.resource.group, call.resource.plural);
+            return Err(Failure::invalid(group, kind, &call.target.name, &errors));
+        }
+        Ok(Self { version, uid: metadata::text(object, "uid").to_owned() })
+    }
+
+    /// Whether it is the stored object.
+    pub(super) fn check(&self, call: &Call<'_>, old: &Value) -> Result<()> {
+        let uid = metadata::text(old, "uid");
+        if !self.uid.is_empty() && self.uid != uid {
+            let (group, plural) = call.resource.storage_name();
+            let group = if group == "core" { String::new() } else { format!("{group}/") };
+            let namespace =
+                if call.resource.namespaced { format!("{}/", call.target.namespace) } else { String::new() };
+            let name = &call.target.name;
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{group}{plural}/{namespace}{name}, \
+                 ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
+                self.uid
+            );
+            return Err(Failure::conflict(call.resource, name, &why));
+        }
+        let is_set = !matches!(self.version.as_str(), "" | "0");
+        if is_set && self.version != metadata::text(old, "resourceVersion") {
+            return Err(Failure::modified(call.resource, &call.target.name));
+        }
+        Ok(())
+    }
+}
+
+/// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
+/// of an object that is being deleted went.
+pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresource: &str) -> Result<Decision> {
+    let resource = call.resource;
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let given = object.at(&["metadata", field]).cloned();
+        let before = old.at(&["metadata", field]);
+        if let (Some(given), "deletionTimestamp") = (&given, field)
+            && Some(given) != before
+            && !given.is_null()
+        {
+            let mut errors = api::field::Errors::new();
+            let at = api::field::Path::new("metadata");
+            errors.invalid(at.child(field), given.clone(), "field is immutable");
+            let name = &call.target.name;
+            return Err(Failure::invalid(resource.group, resource.kind, name, &errors));
+        }
+        metadata::copy(&mut object, old, field);
+    }
+    for field in ["selfLink", "managedFields"] {
+        metadata::remove(&mut object, field);
+    }
+    metadata::copy(&mut object, old, "resourceVersion");
+    create::normalize(call, &mut object);
+    call.server.meaning.default(resource, &mut object);
+    admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
+    call.server.meaning.prepare_update(resource, &mut object, old, subresource);
+    create::normalize(call, &mut object);
+    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+    call.server.meaning.default(resource, &mut object);
+    create::normalize(call, &mut object);
+    let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
+    if !errors.is_empty() {
+        return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
+    }
+    admission::validate_update(call.server, resource, &object, old, call.user)?;
+    if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
+        let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        let waits = is_namespace && !spec_finalizers(&object).is_empty();
+        if grace.unwrap_or_default() == 0 && !waits {
+            let version = metadata::text(old, "resourceVersion").to_owned();
+            metadata::set(&mut object, "resourceVersion", version);
+            create::normalize(call, &mut object);
+            return Ok(Decision::Delete(object));
+        }
+    }
+    Ok(Decision::Put(object))
+}
+
+/// What holds a namespace back beside its metadata.
+pub(super) fn spec_finalizers(object: &Value) -> Vec<String> {
+    let list = object.at(&["spec", "finalizers"]).and_then(Value::as_array).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}

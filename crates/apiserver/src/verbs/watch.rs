@@ -1,0 +1,302 @@
+//! Following a collection: initial events if wanted, then changes as they happen, with bookmarks in between.
+//!
+//! A task per watch reads its place in the cache's list of changes and hands lines to the connection, a few at a time: a
+//! client that does not read stops the task, and loses its place if it stays away for too long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::json::{Object, Value};
+use bytes::{Bytes, BytesMut};
+use store::Revision;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Call, Selection, list, partial_metadata};
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::cache::{Change, ChangeKind, ResourceCache, TooOld, event_line};
+use crate::conversion;
+use crate::negotiation::{Accepted, Form};
+use crate::request::{Query, Target};
+use crate::resources::Resource;
+use crate::server::Server;
+use crate::status::{Failure, Result};
+use crate::stored::Served;
+use crate::tables;
+
+/// So many changes are taken from the cache at a time.
+const BATCH: usize = 256;
+/// So many batches wait for the connection.
+const BATCHES_WAITING: usize = 4;
+/// The first bookmark comes so soon after the start,
+const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
+/// and the others after that long.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A bookmark comes so long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
+    let mut selection = Selection::from_query(call.query, call.resource)?;
+    if !call.target.name.is_empty() {
+        let name = format!("metadata.name={}", call.target.name);
+        selection.fields = crate::fields::Selector::parse(&name, call.resource)?;
+    }
+    list::check_options(call, "ListOptions")?;
+    let text = call.query.get("resourceVersion");
+    let after: Revision = match text {
+        "" => 0,
+        text => text.parse().map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+            Failure::unclassified(format!("resourceVersion: Invalid value: \"{text}\": {why}"))
+        })?,
+    };
+    let streams = call.query.flag("sendInitialEvents");
+    let initial = if call.query.has("sendInitialEvents") { streams } else { after == 0 };
+    if text.is_empty() {
+        call.wait_for_now().await?;
+    } else if streams {
+        call.wait_for(after).await?;
+    }
+    let seconds = match call.query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(u64::MAX),
+        _ => 1800_u64.saturating_add(crate::chance::below(1800)),
+    };
+    let cache = call.cache();
+    let (snapshot, place) = if initial {
+        let (snapshot, place) = cache.list_and_place(&call.range(), call.server.cache.revision());
+        (Some(snapshot), Ok(place))
+    } else if after == 0 {
+        (None, Ok(cache.list_and_place("\u{0}", 0).1))
+    } else {
+        (None, cache.place_after(after))
+    };
+    let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
+    let mut watcher = Watcher {
+        server: call.server.clone(),
+        cache,
+        resource: call.resource,
+        target: call.target.clone(),
+        query: call.query.clone(),
+        accepted: call.accepted.clone(),
+        range: call.range(),
+        selection,
+        sender,
+        after,
+        progress: 0,
+        bookmarks: call.query.flag("allowWatchBookmarks"),
+        columns_sent: false,
+    };
+    let deadline = Instant::now().checked_add(Duration::from_secs(seconds)).unwrap_or_else(Instant::now);
+    let target = call.target;
+    let counted = call.server.metrics.long_running(&target.resource, &target.group, &target.version);
+    tokio::spawn(async move {
+        let _counted = counted;
+        match place {
+            Err(TooOld { oldest }) => watcher.too_old(oldest).await,
+            Ok(place) => {
+                let started = match snapshot {
+                    Some(snapshot) => watcher.send_initial(snapshot.revision, &snapshot.objects, streams).await,
+                    None => Some(()),
+                };
+                if started.is_some() {
+                    watcher.follow(place, deadline).await;
+                }
+            }
+        }
+    });
+    Ok(Answer::bytes(200, "application/json", Body::Stream(receiver)))
+}
+
+struct Watcher {
+    server: Arc<Server>,
+    cache: Arc<ResourceCache>,
+    resource: &'static Resource,
+    target: Target,
+    query: Query,
+    accepted: Accepted,
+    range: String,
+    selection: Selection,
+    sender: mpsc::Sender<Bytes>,
+    /// Changes up to here are known to the client.
+    after: Revision,
+    /// What the last bookmark said.
+    progress: Revision,
+    bookmarks: bool,
+    columns_sent: bool,
+}
+
+impl Watcher {
+    /// `None` if the client is gone.
+    async fn send(&self, bytes: Bytes) -> Option<()> {
+        if bytes.is_empty() {
+            return Some(());
+        }
+        self.sender.send(bytes).await.ok()
+    }
+
+    async fn too_old(&self, oldest: Revision) {
+        let message = format!("too old resource version: {} ({oldest})", self.after);
+        let status = Failure::expired(message).to_value();
+        let line = event_line("ERROR", api::json::to_string(&status).as_bytes());
+        self.send(line).await;
+    }
+
+    async fn send_initial(
+        &mut self,
+        revision: Revision,
+        objects: &[(Arc<str>, Arc<Served>)],
+        marks_end: bool,
+    ) -> Option<()> {
+        let mut batch = BytesMut::new();
+        for (key, object) in objects {
+            if !self.selection.matches_served(key, object) {
+                continue;
+            }
+            let line =
+                if self.is_plain() { event_line("ADDED", &object.json) } else { self.line("ADDED", object.decode()) };
+            batch.extend_from_slice(&line);
+            if batch.len() > 64 << 10 {
+                self.send(batch.split().freeze()).await?;
+            }
+        }
+        self.send(batch.freeze()).await?;
+        self.after = revision;
+        if marks_end && self.bookmarks {
+            let line = self.bookmark(revision, true);
+            self.send(line).await?;
+        }
+        Some(())
+    }
+
+    /// Whether events can be sent as the cache holds them.
+    fn is_plain(&self) -> bool {
+        self.accepted.form == Form::Object && conversion::is_stored(self.resource, &self.target.version)
+    }
+
+    async fn follow(&mut self, mut place: u64, deadline: Instant) {
+        let mut wake = self.cache.subscribe();
+        let mut stop = self.server.stopping();
+        let mut next_bookmark = Instant::now().checked_add(BOOKMARK_FIRST).unwrap_or(deadline);
+        let last_bookmark = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(deadline);
+        loop {
+            // What is read of the changes after this is at least as new.
+            let reached = self.server.cache.revision();
+            wake.borrow_and_update();
+            let changes = match self.cache.changes(place, BATCH) {
+                Ok(changes) => changes,
+                // The client reads too slowly; it lists again when the connection ends.
+                Err(TooOld { .. }) => return,
+            };
+            if !changes.is_empty() {
+                place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
+                let batch = self.encode(&changes);
+                tokio::select! {
+                    sent = self.send(batch) => if sent.is_none() { return },
+                    () = stop.stopped() => return,
+                }
+                continue;
+            }
+            if self.bookmarks && Instant::now() >= next_bookmark {
+                next_bookmark = Instant::now().checked_add(BOOKMARK_EVERY).unwrap_or(deadline);
+                if Instant::now() < last_bookmark {
+                    next_bookmark = next_bookmark.min(last_bookmark);
+                }
+                self.progress = reached.max(self.after);
+                let line = self.bookmark(self.progress, false);
+                if self.send(line).await.is_none() {
+                    return;
+                }
+            }
+            let timer = if self.bookmarks { next_bookmark.min(deadline) } else { deadline };
+            tokio::select! {
+                changed = wake.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(timer) => if Instant::now() >= deadline { return },
+                () = self.sender.closed() => return,
+                () = stop.stopped() => return,
+            }
+        }
+    }
+
+    fn encode(&mut self, changes: &[Arc<Change>]) -> Bytes {
+        let mut lines: Vec<Bytes> = Vec::with_capacity(changes.len());
+        for change in changes {
+            if change.object.revision <= self.after || !change.key.starts_with(&self.range) {
+                continue;
+            }
+            lines.extend(self.encode_one(change));
+        }
+        match lines.len() {
+            0 => Bytes::new(),
+            1 => lines.pop().unwrap_or_default(),
+            _ => lines.concat().into(),
+        }
+    }
+
+    fn encode_one(&mut self, change: &Change) -> Option<Bytes> {
+        if self.selection.is_everything() {
+            return Some(if self.is_plain() {
+                change.event()
+            } else {
+                self.line(change.kind.event_type(), change.decoded().clone())
+            });
+        }
+        let was = change.previous.is_some() && self.selection.matches(change.decoded_previous());
+        let is = change.kind != ChangeKind::Deleted && self.selection.matches(change.decoded());
+        let kind = match (was, is) {
+            (false, false) => return None,
+            (false, true) => ChangeKind::Added,
+            (true, true) => ChangeKind::Modified,
+            (true, false) => ChangeKind::Deleted,
+        };
+        if kind == change.kind && self.is_plain() {
+            return Some(change.event());
+        }
+        if kind == ChangeKind::Deleted && change.kind != ChangeKind::Deleted {
+            // It left the selection: the client gets what it knew, at the new version.
+            let known = change.previous.as_ref()?.at_revision(change.object.revision);
+            return Some(self.line("DELETED", known.decode()));
+        }
+        Some(self.line(kind.event_type(), change.decoded().clone()))
+    }
+
+    fn line(&mut self, event_type: &str, mut object: Value) -> Bytes {
+        let shown = match self.accepted.form {
+            Form::Table => {
+                let first = !std::mem::replace(&mut self.columns_sent, true);
+                tables::event(self.resource, &self.query, &self.accepted.version, object, first)
+            }
+            Form::Metadata | Form::MetadataList => partial_metadata(&object, &self.accepted.version),
+            _ => {
+                conversion::from_stored(self.resource, &self.target.version, &mut object);
+                object
+            }
+        };
+        event_line(event_type, api::json::to_string(&shown).as_bytes())
+    }
+
+    fn bookmark(&mut self, revision: Revision, ends_initial: bool) -> Bytes {
+        let mut metadata = Object::new();
+        metadata.insert("resourceVersion", revision.to_string());
+        if ends_initial {
+            metadata.insert("annotations", api::json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let object = match self.accepted.form {
+            Form::Table => {
+                let first = !std::mem::replace(&mut self.columns_sent, true);
+                tables::bookmark(self.resource, &self.accepted.version, metadata, first)
+            }
+            Form::Metadata | Form::MetadataList => {
+                partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)
+            }
+            _ => {
+                let api_version = self.resource.api_version(&self.target.version);
+                let object =
+                    api::json!({"kind": (self.resource.kind), "apiVersion": api_version, "metadata": metadata});
+                let of = self.resource.object_type(&self.target.version);
+                of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
+            }
+        };
+        event_line("BOOKMARK", api::json::to_string(&object).as_bytes())
+    }
+}

@@ -1,0 +1,108 @@
+//! What no two runs have in common is replaced by its name.
+
+use serde_json::Value;
+
+/// Masks a body. `generated` is the recorded or real name behind a `generateName`.
+pub(crate) fn mask(value: &mut Value) {
+    walk(value, "");
+}
+
+fn walk(value: &mut Value, key: &str) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("managedFields");
+            let generated = fields.contains_key("generateName");
+            for (key, value) in fields.iter_mut() {
+                if generated && key == "name" {
+                    *value = "<generated>".into();
+                } else {
+                    walk(value, key);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                walk(item, key);
+            }
+        }
+        Value::String(text) => *text = mask_text(key, text),
+        Value::Number(_) if key == "remainingItemCount" => {}
+        _ => {}
+    }
+}
+
+fn mask_text(key: &str, text: &str) -> String {
+    match key {
+        "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "clusterIP" | "clusterIPs"
+        | "serverAddress" | "serverRelativeURL" => return format!("<{key}>"),
+        "description" => return "<text>".to_owned(),
+        "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
+            return "<build>".to_owned();
+        }
+        "cells" if is_age(text) => return "<age>".to_owned(),
+        _ => {}
+    }
+    mask_words(text)
+}
+
+/// `12s`, `3m4s`, `5d`
+fn is_age(text: &str) -> bool {
+    let units = text.chars().filter(|it| "smhdy".contains(*it)).count();
+    (1..=2).contains(&units)
+        && text.starts_with(|it: char| it.is_ascii_digit())
+        && text.ends_with(|it| "smhdy".contains(it))
+        && text.chars().all(|it| it.is_ascii_digit() || "smhdy".contains(it))
+}
+
+/// Times, uids and versions inside texts.
+pub(crate) fn mask_words(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        if let Some(length) = time_length(rest) {
+            out.push_str("<time>");
+            rest = &rest[length..];
+        } else if is_uid(rest) {
+            out.push_str("<uid>");
+            rest = &rest[36..];
+        } else {
+            let next = rest.chars().next().unwrap();
+            out.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    for start in ["too old resource version: ", "resource version: "] {
+        if let Some(at) = out.find(start) {
+            let numbers = out[at + start.len()..].to_owned();
+            let masked: String = numbers.chars().map(|it| if it.is_ascii_digit() { '#' } else { it }).collect();
+            let masked = masked.split('#').filter(|it| !it.is_empty()).collect::<Vec<_>>().join("#");
+            out.replace_range(at + start.len().., &masked);
+        }
+    }
+    out
+}
+
+fn time_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let pattern = b"0000-00-00T00:00:00";
+    if bytes.len() < pattern.len() + 1 {
+        return None;
+    }
+    let fits = pattern.iter().zip(bytes).all(|(pattern, byte)| match pattern {
+        b'0' => byte.is_ascii_digit(),
+        other => other == byte,
+    });
+    if !fits {
+        return None;
+    }
+    let end = text.find('Z')?;
+    (end < 40).then_some(end + 1)
+}
+
+fn is_uid(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() >= 36
+        && bytes[..36].iter().enumerate().all(|(index, byte)| {
+            if matches!(index, 8 | 13 | 18 | 23) { *byte == b'-' } else { byte.is_ascii_hexdigit() }
+        })
+}

@@ -1,0 +1,284 @@
+//! Plays the steps of one scenario against a server of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::identity::Authenticator;
+use apiserver::{Body, Options, Server};
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use store::Embedded;
+
+use crate::mask::{mask, mask_words};
+
+/// How a step ended.
+pub(crate) struct Outcome {
+    pub(crate) id: String,
+    pub(crate) difference: Option<String>,
+}
+
+/// Recorded values and what they are in this run.
+type Known = HashMap<String, String>;
+
+pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
+    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n");
+    let server = Server::start(store, Options { tokens, ..Options::default() }).await.unwrap();
+    let mut known = Known::new();
+    let mut outcomes = Vec::new();
+    let mut watches: Vec<(u64, Value, tokio::task::JoinHandle<(u16, Vec<Value>)>)> = Vec::new();
+    for step in &steps {
+        let number = step["step"].as_u64().unwrap();
+        let mut due = Vec::new();
+        watches.retain_mut(|(last, step, task)| {
+            let over = number > *last;
+            if over {
+                due.push((step.clone(), std::mem::replace(task, tokio::spawn(async { (0, Vec::new()) }))));
+            }
+            !over
+        });
+        for (step, task) in due {
+            let (status, events) = task.await.unwrap();
+            outcomes.push(compare_events(&scenario, &step, status, events));
+        }
+        let request = build(step, &known);
+        if step["response"].get("stream").is_some() {
+            let last = step["concurrent_steps"][1].as_u64().unwrap_or(0);
+            let task = tokio::spawn(collect_events(server.clone(), request));
+            if last == 0 {
+                let (status, events) = task.await.unwrap();
+                learn_events(&step["response"]["events"], &events, &mut known);
+                outcomes.push(compare_events(&scenario, step, status, events));
+            } else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                watches.push((last, step.clone(), task));
+            }
+            continue;
+        }
+        let response = server.handle(request, None).await;
+        let difference = compare(step, response, &mut known).await;
+        if step["setup"] != true {
+            outcomes.push(Outcome { id: format!("{scenario} {number}"), difference });
+        }
+    }
+    for (_, step, task) in watches {
+        let (status, events) = task.await.unwrap();
+        outcomes.push(compare_events(&scenario, &step, status, events));
+    }
+    server.stop().await.unwrap();
+    outcomes
+}
+
+fn substitute(text: &str, known: &Known) -> String {
+    let mut text = text.to_owned();
+    for (recorded, real) in known {
+        if recorded.len() >= 20 {
+            text = text.replace(recorded.as_str(), real);
+        }
+    }
+    text
+}
+
+fn substitute_value(value: &mut Value, key: &str, known: &Known) {
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| substitute_value(value, key, known)),
+        Value::Array(items) => items.iter_mut().for_each(|value| substitute_value(value, key, known)),
+        Value::String(text) if key == "resourceVersion" => {
+            if let Some(real) = known.get(&format!("rv:{text}")) {
+                *text = real.clone();
+            }
+        }
+        Value::String(text) => *text = substitute(text, known),
+        _ => {}
+    }
+}
+
+fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
+    let recorded = &step["request"];
+    let mut path = substitute(recorded["path"].as_str().unwrap(), known);
+    if let Some(at) = path.find("resourceVersion=") {
+        let start = at + "resourceVersion=".len();
+        let end = path[start..].find('&').map_or(path.len(), |end| start + end);
+        if let Some(real) = known.get(&format!("rv:{}", &path[start..end])) {
+            path.replace_range(start..end, real);
+        }
+    }
+    let path: String = path.chars().map(|it| if it == ' ' { '+' } else { it }).collect();
+    let mut builder = Request::builder().method(recorded["method"].as_str().unwrap()).uri(path);
+    for (name, value) in recorded["headers"].as_object().into_iter().flatten() {
+        builder = builder.header(name, substitute(value.as_str().unwrap(), known));
+    }
+    match step["user"].as_str().unwrap() {
+        "anonymous" => {}
+        user => builder = builder.header("Authorization", format!("Bearer {user}")),
+    }
+    let body = if let Some(text) = recorded["body_text"].as_str() {
+        Bytes::from(text.to_owned())
+    } else if let Some(text) = recorded["body_base64"].as_str() {
+        base64::engine::general_purpose::STANDARD.decode(text).unwrap().into()
+    } else if recorded.get("body").is_some_and(|body| !body.is_null()) {
+        let mut body = recorded["body"].clone();
+        substitute_value(&mut body, "", known);
+        serde_json::to_vec(&body).unwrap().into()
+    } else {
+        Bytes::new()
+    };
+    builder.body(Full::new(body)).unwrap()
+}
+
+/// Remembers what stands in the place of recorded values.
+fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
+    match (recorded, real) {
+        (Value::Object(left), Value::Object(right)) => {
+            for (key, value) in left {
+                if let Some(real) = right.get(key) {
+                    learn(value, real, key, known);
+                }
+            }
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            for (left, right) in left.iter().zip(right) {
+                learn(left, right, key, known);
+            }
+        }
+        (Value::String(left), Value::String(right)) => match key {
+            "resourceVersion" => {
+                known.insert(format!("rv:{left}"), right.clone());
+            }
+            "uid" | "continue" => {
+                known.insert(left.clone(), right.clone());
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+fn learn_events(recorded: &Value, real: &[Value], known: &mut Known) {
+    for (left, right) in recorded.as_array().into_iter().flatten().zip(real) {
+        learn(left, right, "", known);
+    }
+}
+
+async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
+    let recorded = &step["response"];
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    let gzip = headers.get("content-encoding").is_some();
+    let body = match tokio::time::timeout(Duration::from_secs(10), response.into_body().collect()).await {
+        Ok(body) => body.unwrap().to_bytes(),
+        Err(_) => return Some("the body does not end".to_owned()),
+    };
+    let real: Option<Value> = if gzip { None } else { serde_json::from_slice(&body).ok() };
+    if let (Some(recorded), Some(real)) = (recorded.get("body"), &real) {
+        learn(recorded, real, "", known);
+    }
+    if step["setup"] == true {
+        let expected = recorded["status"].as_u64().unwrap();
+        assert!(
+            u64::from(status) == expected || status >= 400,
+            "{} {}: {status} instead of {expected}",
+            step["scenario"],
+            step["step"]
+        );
+        return None;
+    }
+    let expected = recorded["status"].as_u64().unwrap();
+    let shown = String::from_utf8_lossy(&body);
+    let shown: String = shown.chars().take(600).collect();
+    if u64::from(status) != expected {
+        let wanted: String = recorded["body"].to_string().chars().take(600).collect();
+        return Some(format!("status {status} instead of {expected}: {shown}\n   wanted {wanted}"));
+    }
+    for name in ["content-type", "retry-after", "warning", "content-encoding", "location"] {
+        if recorded.get("headers").is_none() {
+            break;
+        }
+        let wanted = recorded["headers"][name].as_str().unwrap_or_default();
+        let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let found = found.join(", ");
+        let (wanted, found) = (mask_words(wanted), mask_words(&found));
+        if wanted != found && name != "location" {
+            return Some(format!("header {name} is `{found}` instead of `{wanted}`"));
+        }
+    }
+    if let Some(text) = recorded["body_text"].as_str() {
+        return (shown.trim_end() != text.trim_end()).then(|| format!("body `{shown}` instead of `{text}`"));
+    }
+    let mut wanted = recorded.get("body")?.clone();
+    let Some(mut real) = real else { return Some(format!("no JSON: {shown}")) };
+    mask(&mut wanted);
+    mask(&mut real);
+    difference(&wanted, &real, "")
+}
+
+/// The first place where two documents differ.
+fn difference(wanted: &Value, real: &Value, at: &str) -> Option<String> {
+    match (wanted, real) {
+        (Value::Object(left), Value::Object(right)) => {
+            for (key, value) in left {
+                match right.get(key) {
+                    None => return Some(format!("{at}.{key} is missing: {}", short(value))),
+                    Some(real) => {
+                        if let Some(difference) = difference(value, real, &format!("{at}.{key}")) {
+                            return Some(difference);
+                        }
+                    }
+                }
+            }
+            let extra = right.iter().find(|(key, _)| !left.contains_key(*key));
+            extra.map(|(key, value)| format!("{at}.{key} should not be there: {}", short(value)))
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let mut pairs = left.iter().zip(right).enumerate();
+            pairs.find_map(|(index, (left, right))| difference(left, right, &format!("{at}[{index}]")))
+        }
+        _ if wanted == real => None,
+        _ => Some(format!("{at} is {} instead of {}", short(real), short(wanted))),
+    }
+}
+
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(300).collect()
+}
+
+async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> (u16, Vec<Value>) {
+    let response = server.handle(request, None).await;
+    let status = response.status().as_u16();
+    let mut text = Vec::new();
+    let mut body = response.into_body();
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            text.extend_from_slice(&frame.into_data().unwrap_or_default());
+        }
+    };
+    // Recorded streams end after a few seconds.
+    let _ = tokio::time::timeout(Duration::from_secs(15), read).await;
+    let text = String::from_utf8_lossy(&text);
+    (status, text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+fn compare_events(scenario: &str, step: &Value, status: u16, mut real: Vec<Value>) -> Outcome {
+    let id = format!("{scenario} {}", step["step"]);
+    let recorded = &step["response"];
+    if u64::from(status) != recorded["status"].as_u64().unwrap() {
+        return Outcome { id, difference: Some(format!("status {status}: {real:?}")) };
+    }
+    let mut wanted = recorded["events"].as_array().cloned().unwrap_or_default();
+    // When bookmarks come depends on the moment.
+    let is_plain_bookmark = |event: &Value| {
+        event["type"] == "BOOKMARK"
+            && event["object"]["metadata"].get("annotations").is_none()
+            && event["object"]["rows"].is_null()
+    };
+    wanted.retain(|event| !is_plain_bookmark(event));
+    real.retain(|event| !is_plain_bookmark(event));
+    let (mut wanted, mut real) = (Value::Array(wanted), Value::Array(real));
+    mask(&mut wanted);
+    mask(&mut real);
+    Outcome { id, difference: difference(&wanted, &real, "events") }
+}

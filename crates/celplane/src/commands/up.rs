@@ -1,0 +1,22 @@
+//! `celplane up`: the control plane in one process, with the proposals' features on.
+
+use std::process::ExitCode;
+
+use api::features::Features;
+
+use crate::control_plane::ServerArguments;
+
+/// Run the control plane in one process, with all features on
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+impl Arguments {
+    /// Runs until a signal comes.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.server.run(Features::all_proposals())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,195 @@
+//! The API server as `kubectl` sees it: a real client against a real process, each test on its own port and directory.
+//!
+//! Without `kubectl` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A control plane, ended when dropped.
+struct Cluster {
+    process: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+            assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "kubectl is not installed");
+            eprintln!("skipped: kubectl is not installed");
+            return None;
+        }
+        Some(Self::start_in(tempfile::tempdir().unwrap()))
+    }
+
+    fn start_in(directory: tempfile::TempDir) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
+            .args(["up", "--port", "0", "--data-dir"])
+            .arg(directory.path().join("data"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("The API is served at https://127.0.0.1:"), "{line}");
+        Self { process, directory }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("data/admin.kubeconfig")
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .arg("--cache-dir")
+            .arg(self.directory.path().join("cache"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// What `kubectl` prints; it must succeed.
+    #[track_caller]
+    fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
+        text
+    }
+
+    /// What `kubectl` complains about; it must fail.
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        assert!(!output.status.success(), "kubectl {arguments:?} should fail");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Ends the process as a user would, and keeps its data.
+    fn stop(mut self) -> tempfile::TempDir {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let started = Instant::now();
+        assert!(self.process.wait().unwrap().success());
+        assert!(started.elapsed() < Duration::from_secs(6), "the end took {:?}", started.elapsed());
+        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: 'nginx:1.27'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {a: b}}
+spec: {containers: [{name: c, image: nginx}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+";
+
+#[test]
+fn objects_are_applied_shown_changed_and_deleted() {
+    let Some(cluster) = Cluster::start() else { return };
+    let created = cluster.kubectl(&["apply", "-f", "-"], WEB);
+    assert_eq!(created, "deployment.apps/web created\npod/p created\nnode/n1 created\n");
+    let again = cluster.kubectl(&["apply", "-f", "-"], WEB);
+    assert_eq!(again, "deployment.apps/web unchanged\npod/p unchanged\nnode/n1 unchanged\n");
+    let pods = cluster.kubectl(&["get", "pods"], "");
+    assert!(pods.starts_with("NAME   READY   STATUS    RESTARTS   AGE\np      0/1     Pending   0"), "{pods}");
+    let changed = cluster.kubectl(&["apply", "-f", "-"], &WEB.replace("replicas: 2", "replicas: 3"));
+    assert!(changed.starts_with("deployment.apps/web configured\n"), "{changed}");
+    cluster.kubectl(&["scale", "deployment", "web", "--replicas", "5"], "");
+    assert_eq!(cluster.kubectl(&["get", "deployment", "web", "-o", "jsonpath={.spec.replicas}"], ""), "5");
+    cluster.kubectl(&["label", "pod", "p", "x=y"], "");
+    cluster.kubectl(&["annotate", "pod", "p", "note=hello"], "");
+    let labels = cluster.kubectl(&["get", "pods", "-l", "x=y", "-o", "name"], "");
+    assert_eq!(labels, "pod/p\n");
+    cluster.kubectl(&["taint", "node", "n1", "k=v:NoSchedule"], "");
+    cluster.kubectl(&["cordon", "n1"], "");
+    let node = cluster.kubectl(&["get", "node", "n1"], "");
+    assert!(node.contains("SchedulingDisabled"), "{node}");
+    let explained = cluster.kubectl(&["explain", "pod.spec.tolerations.expression"], "");
+    assert!(explained.contains("FIELD: expression <string>"), "{explained}");
+    assert!(cluster.kubectl(&["describe", "pod", "p"], "").contains("Labels:           a=b\n"));
+    cluster.kubectl(&["delete", "pod", "p"], "");
+    assert!(cluster.refused(&["get", "pod", "p"], "").contains("pods \"p\" not found"));
+}
+
+#[test]
+fn what_is_wrong_is_said_as_kubernetes_says_it() {
+    let Some(cluster) = Cluster::start() else { return };
+    let unknown = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nbogus: 1\n";
+    let message = cluster.refused(&["apply", "-f", "-"], unknown);
+    assert!(message.contains("unknown field \"bogus\""), "{message}");
+    let invalid = WEB.replace("name: c, image: nginx}", "name: C, image: nginx}");
+    let message = cluster.refused(&["apply", "-f", "-"], &invalid);
+    assert!(message.contains("spec.containers[0].name: Invalid value: \"C\""), "{message}");
+    let elsewhere = cluster
+        .refused(&["-n", "nowhere", "apply", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+    assert!(elsewhere.contains("namespaces \"nowhere\" not found"), "{elsewhere}");
+    let message = cluster.refused(&["delete", "namespace", "kube-system"], "");
+    assert!(message.contains("this namespace may not be deleted"), "{message}");
+}
+
+#[test]
+fn data_survives_the_end_of_the_process() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.kubectl(&["apply", "-f", "-"], WEB);
+    let version = cluster.kubectl(&["get", "pod", "p", "-o", "jsonpath={.metadata.resourceVersion}"], "");
+    let cluster = Cluster::start_in(cluster.stop());
+    assert_eq!(cluster.kubectl(&["get", "pod", "p", "-o", "jsonpath={.metadata.resourceVersion}"], ""), version);
+}
+
+#[test]
+fn a_watch_shows_changes_as_they_come() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.kubectl(&["apply", "-f", "-"], WEB);
+    let mut watch = Command::new("kubectl")
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig())
+        .args(["get", "pods", "-w", "-o", "jsonpath={.metadata.name} {.metadata.labels}{'\\n'}"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "p {\"a\":\"b\"}");
+    cluster.kubectl(&["label", "pod", "p", "c=d"], "");
+    assert_eq!(lines.next().unwrap().unwrap(), "p {\"a\":\"b\",\"c\":\"d\"}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
