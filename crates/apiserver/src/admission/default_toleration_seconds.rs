@@ -45,7 +45,7 @@ mod tests {
         let mut pod = api::json!({"spec": {"tolerations": tolerations}});
         mutate(&mut pod);
         let list = pod.at(&["spec", "tolerations"]).and_then(Value::as_array).unwrap();
-        assert_eq!(list.len() - before, added);
+        assert_eq!(list.len(), before.saturating_add(added));
     }
 
     #[test]
