@@ -157,7 +157,7 @@ impl Manifest {
     }
 
     /// Where the object starts.
-    pub(crate) fn offset(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.spans.value_offset
     }
 }

@@ -4,11 +4,13 @@
 //! a taint, the labels of a node. Both memories are bounded, shared between threads, and owned by whoever owns the cache.
 
 mod projection;
+mod set_masks;
 mod verdicts;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use api::core::v1::Taint;
 use cel::env::EnvError;
 use cel::program::Verdict;
 use cel_kubernetes::cache::{Cache, Clock, Statistics};
@@ -16,7 +18,10 @@ use cel_kubernetes::compile::{CompileError, Compiled, Environment};
 use cel_kubernetes::environments::node_affinity::{self, Labels};
 use cel_kubernetes::environments::{Dialect, toleration};
 use projection::{LabelProjection, TaintProjection};
+use set_masks::SetMasks;
 use verdicts::Verdicts;
+
+use crate::taints::{Set, seen_by_expressions};
 
 /// An expression in a toleration: sees a taint.
 pub type TolerationExpression = Expression<TaintProjection>;
@@ -39,6 +44,8 @@ pub struct Expression<P> {
     compiled: Compiled,
     projection: P,
     verdicts: Verdicts,
+    /// Verdicts about whole sets of taints; unused by expressions that see labels.
+    sets: SetMasks,
 }
 
 impl CompileCache {
@@ -63,7 +70,7 @@ impl CompileCache {
         self.tolerations.get_or_compile(text, || {
             let compiled = self.toleration.compile(text)?;
             let projection = TaintProjection::of(&compiled);
-            Ok(Expression { compiled, projection, verdicts: Verdicts::default() })
+            Ok(Expression::new(compiled, projection))
         })
     }
 
@@ -75,7 +82,7 @@ impl CompileCache {
         self.node_affinities.get_or_compile(text, || {
             let compiled = self.node_affinity.compile(text)?;
             let projection = LabelProjection::of(&compiled);
-            Ok(Expression { compiled, projection, verdicts: Verdicts::default() })
+            Ok(Expression::new(compiled, projection))
         })
     }
 
@@ -91,6 +98,10 @@ impl CompileCache {
 }
 
 impl<P> Expression<P> {
+    fn new(compiled: Compiled, projection: P) -> Self {
+        Expression { compiled, projection, verdicts: Verdicts::default(), sets: SetMasks::default() }
+    }
+
     /// The program, for explanations.
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
@@ -108,6 +119,20 @@ impl TolerationExpression {
         self.projection.with(taint, |projection| {
             self.verdicts.get_or_insert(projection, || self.compiled.eval(taint).verdict() == Verdict::True)
         })
+    }
+}
+
+impl TolerationExpression {
+    /// Which taints of a set are tolerated: a bit for each. Only for sets that [have masks](Set::has_masks).
+    pub(crate) fn tolerated(&self, set: &Set) -> u32 {
+        if let Some(mask) = self.sets.get(set) {
+            return mask;
+        }
+        let tolerates = |taint: &Taint| self.matches(&seen_by_expressions(taint));
+        let bits = set.taints().iter().zip(0..crate::taints::MASK_BITS);
+        let mask = bits.filter(|(taint, _)| tolerates(taint)).fold(0, |mask, (_, bit)| mask | 1 << bit);
+        self.sets.put(set, mask);
+        mask
     }
 }
 

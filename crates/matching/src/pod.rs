@@ -51,7 +51,7 @@ impl PodMatcher {
         if let Some(verdict) = self.verdicts.get(set) {
             return verdict;
         }
-        let verdict = self.taints_directly(set.taints());
+        let verdict = if set.has_masks() { self.taints_by_mask(set) } else { self.taints_directly(set.taints()) };
         self.verdicts.put(set, verdict);
         verdict
     }
@@ -74,6 +74,15 @@ impl PodMatcher {
     /// The preferred node affinity.
     pub fn preferred(&self) -> &Preferred {
         &self.preferred
+    }
+
+    fn taints_by_mask(&self, set: &Set) -> TaintVerdict {
+        let tolerated = self.tolerations.tolerated(set);
+        let hard = set.hard_mask() & !tolerated;
+        TaintVerdict {
+            first_untolerated: (hard != 0).then_some(hard.trailing_zeros() as u16),
+            intolerable_soft: (set.soft_mask() & !tolerated).count_ones() as u16,
+        }
     }
 
     fn taints_directly(&self, taints: &[v1::Taint]) -> TaintVerdict {
@@ -153,5 +162,16 @@ mod tests {
                 assert_eq!(matcher.taints(set), expected, "{number} in round {round}");
             }
         }
+    }
+
+    #[test]
+    fn sets_with_many_taints_are_judged_taint_by_taint() {
+        let matcher = PodMatcher::default();
+        let mut list: Vec<v1::Taint> = (0..30).map(|it| taint(it.to_string(), "PreferNoSchedule")).collect();
+        list.push(taint("last".to_owned(), "NoExecute"));
+        let expected = TaintVerdict { first_untolerated: Some(30), intolerable_soft: 30 };
+        let sets = taints::Sets::new();
+        let set = sets.intern(&list);
+        assert_eq!((matcher.taints(&set), matcher.taints(&set)), (expected, expected));
     }
 }

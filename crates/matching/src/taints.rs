@@ -17,12 +17,24 @@ use cel_kubernetes::environments::toleration;
 pub struct Set {
     /// Never given twice by one [`Sets`]; 0 for sets that nobody keeps.
     serial: u64,
+    owner: Owner,
     taints: Box<[Taint]>,
+    /// Which taints keep pods away, where there are few enough for a mask.
+    hard: u32,
+    /// Which taints count against the node.
+    soft: u32,
 }
+
+/// Which [`Sets`] gave a serial number: two owners are the same if they are one allocation.
+pub(crate) type Owner = Arc<()>;
+
+/// Sets of at most this many taints are judged by masks with a bit for each taint.
+pub(crate) const MASK_BITS: u32 = 24;
 
 /// All distinct sets that are in use.
 #[derive(Debug, Default)]
 pub struct Sets {
+    owner: Owner,
     last_serial: AtomicU64,
     known: Mutex<Known>,
 }
@@ -39,7 +51,15 @@ type Key = Box<[(Text, Text, Text, Option<Timestamp>)]>;
 impl Set {
     /// A set of its own, for callers that ask once.
     pub fn new(taints: &[Taint]) -> Self {
-        Set { serial: 0, taints: taints.into() }
+        Self::with_serial(taints, 0, Owner::default())
+    }
+
+    fn with_serial(taints: &[Taint], serial: u64, owner: Owner) -> Self {
+        let mask = |counts: fn(&Taint) -> bool| {
+            let bits = (0..MASK_BITS).zip(taints).filter(|(_, taint)| counts(taint));
+            bits.fold(0, |mask, (bit, _)| mask | 1 << bit)
+        };
+        Set { serial, owner, taints: taints.into(), hard: mask(is_hard), soft: mask(is_soft) }
     }
 
     /// The taints, in the node's order.
@@ -54,6 +74,23 @@ impl Set {
 
     pub(crate) fn serial(&self) -> u64 {
         self.serial
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// There are few enough taints for masks.
+    pub(crate) fn has_masks(&self) -> bool {
+        self.taints.len() <= MASK_BITS as usize
+    }
+
+    pub(crate) fn hard_mask(&self) -> u32 {
+        self.hard
+    }
+
+    pub(crate) fn soft_mask(&self) -> u32 {
+        self.soft
     }
 }
 
@@ -74,7 +111,7 @@ impl Sets {
             return set;
         }
         let serial = self.last_serial.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let set = Arc::new(Set { serial, taints: taints.into() });
+        let set = Arc::new(Set::with_serial(taints, serial, self.owner.clone()));
         known.sets.insert(key, Arc::downgrade(&set));
         if known.sets.len() >= known.clear_at {
             known.sets.retain(|_, set| set.strong_count() > 0);

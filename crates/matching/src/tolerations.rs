@@ -13,7 +13,7 @@ use api::semver::Version;
 
 use crate::expressions::{CompileCache, TolerationExpression};
 use crate::features::Features;
-use crate::taints;
+use crate::taints::{self, Set};
 
 /// The tolerations of a pod, ready to be asked.
 #[derive(Debug, Default)]
@@ -115,6 +115,25 @@ impl Tolerations {
             }
         }
         stay
+    }
+
+    /// Which taints of a set that has masks are tolerated: a bit for each.
+    pub(crate) fn tolerated(&self, set: &Set) -> u32 {
+        let mut mask = 0;
+        for toleration in &self.list {
+            match &toleration.rule {
+                Rule::Expression(expression) if toleration.key.is_empty() && toleration.effect.is_empty() => {
+                    mask |= expression.tolerated(set);
+                }
+                Rule::Never(_) => {}
+                _ => {
+                    for (bit, taint) in (0..taints::MASK_BITS).zip(set.taints()) {
+                        mask |= u32::from(toleration.tolerates(taint)) << bit;
+                    }
+                }
+            }
+        }
+        mask
     }
 
     /// The tolerations, in the pod's order.

@@ -13,12 +13,15 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::core::v1::{NodeAffinity, NodeSelector, PreferredSchedulingTerm, Taint, Toleration};
+use api::core::v1::{
+    NodeAffinity, NodeSelector, PersistentVolume, PersistentVolumeClaim, PreferredSchedulingTerm, Taint, Toleration,
+};
 use api::json::{self, Value};
 use matching::node::labels;
 use matching::node_affinity::{Preferred, Required};
 use matching::taints::{self, seen_by_expressions};
 use matching::tolerations::{Stay, Tolerations};
+use matching::volumes::{self, Seeker, VolumeMatcher};
 use matching::{CompileCache, Features, Node};
 use serde::de::DeserializeOwned;
 
@@ -101,6 +104,63 @@ fn expressions_compile_and_yield_as_the_cases_say() {
             (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{name}: {error}"),
             (outcome, _) => panic!("{name}: {outcome:?}"),
         }
+    }
+}
+
+/// An object in which what a case does not say has a default.
+fn completed(case: Option<&Value>, defaults: Value) -> Value {
+    let mut object = defaults;
+    for (key, value) in case.and_then(Value::as_object).into_iter().flat_map(|fields| fields.iter()) {
+        object.as_object_mut().unwrap().insert(key, value.clone());
+    }
+    object
+}
+
+#[test]
+fn claims_get_the_volumes_that_the_cases_say() {
+    for (name, case) in cases(include_str!("cases/volumes.yaml")) {
+        let cache = cache(8);
+        let amount = || api::json!({"storage": "10Gi"});
+        let spec = api::json!({
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "c", "resources": {"requests": (amount())}
+        });
+        let mut claim =
+            PersistentVolumeClaim { spec: view(Some(&completed(case.get("claim"), spec))), ..Default::default() };
+        claim.metadata.name = "claim".into();
+        claim.metadata.namespace = "default".into();
+        claim.metadata.uid = "claim-uid".into();
+        claim.metadata.annotations = view(case.get("claim_annotations"));
+        let volumes: Vec<(PersistentVolume, VolumeMatcher)> = case
+            .get("volumes")
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| {
+                let spec = api::json!({
+                    "capacity": (amount()), "accessModes": ["ReadWriteOnce"], "storageClassName": "c"
+                });
+                let mut volume =
+                    PersistentVolume { spec: view(Some(&completed(Some(it), spec))), ..Default::default() };
+                volume.metadata.name = it.str_at(&["name"]).unwrap().into();
+                volume.metadata.labels = view(it.get("labels"));
+                volume.status.phase = it.str_at(&["phase"]).unwrap_or("Available").into();
+                let matcher = VolumeMatcher::new(&volume, &cache, &Features::ALL);
+                (volume, matcher)
+            })
+            .collect();
+        let node_labels = labels(&view(case.get("labels")));
+        let seeker = match case.str_at(&["seeker"]) {
+            Some("binder") => Seeker::Binder { waits_for_pod: false },
+            Some("waiting binder") => Seeker::Binder { waits_for_pod: true },
+            _ => Seeker::Scheduler(&node_labels),
+        };
+        let excluded: Vec<api::json::Text> = view(case.get("excluded"));
+        let is_excluded = |volume: &PersistentVolume| excluded.contains(&volume.metadata.name);
+        let found =
+            volumes::find(&claim, volumes.iter().map(|(volume, matcher)| (volume, matcher)), seeker, is_excluded);
+        let found = found.unwrap().map(|volume| volume.metadata.name.as_str());
+        assert_eq!(found, case.str_at(&["finds"]), "{name}");
     }
 }
 

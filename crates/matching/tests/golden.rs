@@ -26,7 +26,7 @@ use matching::volumes::VolumeMatcher;
 use matching::{CompileCache, Features, Node, resources, taints, topology};
 use serde::de::DeserializeOwned;
 
-/// Kinds of cases that are answered elsewhere: which fields of which kind can be selected is the registry's matter, field
+/// Kinds of cases that are answered elsewhere: which fields of which kind can be selected is the server's matter, field
 /// selectors themselves are judged in `api`.
 const ELSEWHERE: [&str; 3] = ["fieldLabel", "selectableFields", "fieldString"];
 

@@ -6,10 +6,12 @@
 mod columns;
 mod field_path;
 mod hoist;
+mod lists;
 mod rules;
 mod schema;
 mod spec;
 mod structural;
+mod values;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;

@@ -9,7 +9,7 @@ mod image;
 
 use api::Quantity;
 use api::json::{self, Value};
-use api::types::{Kind, Type};
+use api::types::{Field, Kind, Type};
 
 use crate::document::{Edit, Read};
 
@@ -25,15 +25,24 @@ pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
         _ => others(package, of.name, object, now),
     }
     for field in of.fields {
-        if let Some(default) = field.default.and_then(|text| json::parse(text.as_bytes()).ok()) {
-            if field.pointer {
-                object.set_missing(field.name, default)
-            } else {
-                object.set_default(field.name, default)
-            }
+        if let Some(text) = field.default.filter(|_| !object.has(field.name) || !field.pointer) {
+            set_declared(object, field, text);
         }
         let Some(value) = object.get_mut(field.name) else { continue };
         descend(&field.kind, value, now, field.go_type.ends_with("ResourceList"));
+    }
+}
+
+/// Sets a default that the type declares.
+fn set_declared(object: &mut Value, field: &Field, text: &str) {
+    let is_set = match object.field(field.name) {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Int(number) => *number != 0,
+        _ => true,
+    };
+    if let (false, Ok(default)) = (is_set, json::parse(text.as_bytes())) {
+        object.set(field.name, default);
     }
 }
 

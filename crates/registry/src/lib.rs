@@ -18,6 +18,7 @@ mod core;
 pub mod defaults;
 mod document;
 pub mod expressions;
+mod generic;
 mod meta;
 mod render;
 mod resource;

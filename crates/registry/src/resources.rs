@@ -1,7 +1,7 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apiextensions, apps, batch, coordination, core, resource, scheduling, storage};
+use crate::{apiextensions, apps, batch, coordination, core, generic, resource, scheduling, storage};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -36,6 +36,38 @@ pub static RESOURCES: &[Resource] = &[
     cluster("resource.k8s.io", "v1", "ResourceSlice", resource::RESOURCE_SLICE),
     cluster("scheduling.k8s.io", "v1", "PriorityClass", scheduling::PRIORITY_CLASS),
     cluster("storage.k8s.io", "v1", "StorageClass", storage::STORAGE_CLASS),
+    // Of the kinds from here on only metadata and schema are checked.
+    namespaced("", "v1", "Endpoints", generic::NAMED),
+    namespaced("", "v1", "LimitRange", generic::NAMED),
+    namespaced("", "v1", "PodTemplate", generic::NAMED),
+    namespaced("", "v1", "ReplicationController", generic::WITH_GENERATION),
+    namespaced("", "v1", "ResourceQuota", generic::WITH_STATUS),
+    namespaced("", "v1", "Service", generic::LABEL),
+    namespaced("", "v1", "ServiceAccount", generic::NAMED),
+    cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::NAMED),
+    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", generic::WITH_GENERATION),
+    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", generic::NAMED),
+    cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::NAMED),
+    cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS),
+    namespaced("apps", "v1", "ControllerRevision", generic::NAMED),
+    namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_STATUS),
+    namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_STATUS),
+    cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", generic::WITH_STATUS),
+    namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::NAMED),
+    namespaced("networking.k8s.io", "v1", "Ingress", generic::WITH_GENERATION),
+    cluster("networking.k8s.io", "v1", "IngressClass", generic::NAMED),
+    namespaced("networking.k8s.io", "v1", "NetworkPolicy", generic::WITH_GENERATION),
+    cluster("node.k8s.io", "v1", "RuntimeClass", generic::NAMED),
+    namespaced("policy", "v1", "PodDisruptionBudget", generic::WITH_GENERATION),
+    cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", generic::SEGMENT),
+    cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", generic::SEGMENT),
+    namespaced("rbac.authorization.k8s.io", "v1", "Role", generic::SEGMENT),
+    namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", generic::SEGMENT),
+    cluster("storage.k8s.io", "v1", "CSIDriver", generic::NAMED),
+    cluster("storage.k8s.io", "v1", "CSINode", generic::NAMED),
+    namespaced("storage.k8s.io", "v1", "CSIStorageCapacity", generic::NAMED),
+    cluster("storage.k8s.io", "v1", "VolumeAttachment", generic::WITH_STATUS),
+    cluster("storage.k8s.io", "v1", "VolumeAttributesClass", generic::NAMED),
 ];
 
 /// The row of a kind.
@@ -49,4 +81,18 @@ pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Resource>
 pub fn find_by_api_version(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     find(group, version, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_type_and_stands_once() {
+        let mut seen = std::collections::HashSet::new();
+        for resource in RESOURCES {
+            assert!(resource.object_type().is_some(), "{}", resource.qualified_kind());
+            assert!(seen.insert((resource.group, resource.version, resource.kind)), "{}", resource.qualified_kind());
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Schemas of definitions: what OpenAPI allows, what structural schemas add, and the rules in them.
 
-use api::field::{BadValue, Errors, Path};
+use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::rules::{self, Budget};
-use super::{field_path, structural};
+use super::{field_path, lists, structural, values};
 use crate::document::{Read, same};
 use crate::render;
 use crate::strategy::Context;
@@ -52,10 +52,10 @@ impl<'a> Demands<'a> {
             schemas: old.is_none_or(all_have),
             types: !old_has(&|it| !it.text("type").is_empty() && !TYPES.contains(&it.text("type"))),
             structural: was_structural || needs_structure,
-            atomic_sets: !old_has(&|it| !non_atomic_set_items(it).is_empty()),
+            atomic_sets: !old_has(&|it| !lists::non_atomic_set_items(it).is_empty()),
             map_keys: !old_has(&|it| {
                 let mut errors = Errors::new();
-                validate_map_keys(it, &Path::NIL, &mut errors);
+                lists::validate_map_keys(it, &Path::NIL, &mut errors);
                 !errors.is_empty()
             }),
             old,
@@ -279,12 +279,13 @@ fn validate_root_default(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Defaults must not hold what pruning would drop.
+/// Defaults must not hold what pruning would drop, and fit the schema.
 fn validate_defaults(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    if let Some(default) = schema.optional("default")
-        && has_unknown_fields(default, schema)
-    {
-        errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
+    if let Some(default) = schema.optional("default") {
+        if has_unknown_fields(default, schema) {
+            errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
+        }
+        values::validate(default, schema, &at.child("default"), errors);
     }
     if let Some(items) = schema.optional("items").filter(|it| it.as_object().is_some()) {
         validate_defaults(items, &at.child("items"), errors);
@@ -396,9 +397,9 @@ impl Walk<'_> {
             self.schema(definition, &logical, &definitions.key(name));
         }
         self.items(schema, &inside, at);
-        self.lists(schema, at);
+        lists::validate(schema, self.demands.atomic_sets, at, &mut self.schema_errors);
         if self.demands.map_keys {
-            validate_map_keys(schema, at, &mut self.schema_errors);
+            lists::validate_map_keys(schema, at, &mut self.schema_errors);
         }
         self.rules(schema, place, before, at);
     }
@@ -446,61 +447,6 @@ impl Walk<'_> {
         }
     }
 
-    /// What lists and maps say about themselves.
-    fn lists(&mut self, schema: &Value, at: &Path<'_>) {
-        let errors = &mut self.schema_errors;
-        let kind = schema.text("type");
-        let typed = |expected: &str, name: &str, errors: &mut Errors| {
-            let detail = format!("must be {expected} if {name} is specified");
-            if kind.is_empty() {
-                errors.required(at.child("type"), detail);
-            } else {
-                errors.invalid(at.child("type"), kind, detail);
-            }
-        };
-        if schema.optional_flag("x-kubernetes-preserve-unknown-fields") == Some(false) {
-            let here = at.child("x-kubernetes-preserve-unknown-fields");
-            errors.invalid(here, false, "must be true or undefined");
-        }
-        if let Some(map_type) = schema.optional_text("x-kubernetes-map-type") {
-            if kind != "object" {
-                typed("object", "x-kubernetes-map-type", errors);
-            }
-            if !matches!(map_type, "atomic" | "granular") {
-                let here = at.child("x-kubernetes-map-type");
-                errors.not_supported(here, map_type, &["atomic", "granular"]);
-            }
-        }
-        let list_type = schema.optional_text("x-kubernetes-list-type");
-        if list_type.is_some() && kind != "array" {
-            typed("array", "x-kubernetes-list-type", errors);
-        } else if self.demands.atomic_sets {
-            let name = non_atomic_set_items(schema);
-            if !name.is_empty() {
-                let items = at.child("items");
-                let shown = schema.field("items").field("x-kubernetes-list-type");
-                let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-                errors.invalid(items.child(name), shown.clone(), detail);
-            }
-        }
-        if let Some(list_type) = list_type.filter(|it| !matches!(*it, "atomic" | "set" | "map")) {
-            let here = at.child("x-kubernetes-list-type");
-            errors.not_supported(here, list_type, &["atomic", "set", "map"]);
-        }
-        let keys: Vec<&str> = schema.texts("x-kubernetes-list-map-keys").collect();
-        if !keys.is_empty() && list_type != Some("map") {
-            let here = at.child("x-kubernetes-list-type");
-            let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-            match list_type {
-                None => errors.required(here, detail),
-                Some(other) => errors.invalid(here, other, detail),
-            }
-        }
-        if list_type == Some("map") {
-            validate_list_map(schema, &keys, at, errors);
-        }
-    }
-
     fn rules(&mut self, schema: &Value, place: &Place<'_>, before: usize, at: &Path<'_>) {
         let rules = schema.list("x-kubernetes-validations");
         if rules.is_empty() {
@@ -534,89 +480,6 @@ fn max_elements(schema: &Value) -> Option<u64> {
         "object" if schema.has("additionalProperties") => bound("maxProperties"),
         "array" => bound("maxItems"),
         _ => Some(1),
-    }
-}
-
-/// The field by which items of a set are not atomic, if they are not.
-fn non_atomic_set_items(schema: &Value) -> &'static str {
-    let items = schema.field("items");
-    if schema.text("x-kubernetes-list-type") != "set" || items.as_object().is_none() {
-        return "";
-    }
-    match items.text("type") {
-        "array" if items.optional_text("x-kubernetes-list-type").is_some_and(|it| it != "atomic") => {
-            "x-kubernetes-list-type"
-        }
-        "object" if items.text("x-kubernetes-map-type") != "atomic" => "x-kubernetes-map-type",
-        _ => "",
-    }
-}
-
-fn validate_list_map(schema: &Value, keys: &[&str], at: &Path<'_>, errors: &mut Errors) {
-    let here = at.child("x-kubernetes-list-map-keys");
-    if keys.is_empty() {
-        errors.required(here, "must not be empty if x-kubernetes-list-type is map");
-    }
-    let items = schema.field("items");
-    let items_at = at.child("items");
-    match items {
-        Value::Null => errors.required(items_at, "must have a schema if x-kubernetes-list-type is map"),
-        Value::Array(_) => {
-            let detail = "must only have a single schema if x-kubernetes-list-type is map";
-            errors.invalid(items_at, items.clone(), detail);
-        }
-        items if items.text("type") != "object" => {
-            let detail = "must be object if parent array's x-kubernetes-list-type is map";
-            errors.invalid(items_at.child("type"), items.text("type"), detail);
-        }
-        items => {
-            let properties = items_at.child("properties");
-            let shown = || BadValue::Value(schema.field("x-kubernetes-list-map-keys").clone());
-            for (index, key) in keys.iter().enumerate() {
-                match items.map("properties").get(key) {
-                    None => errors.invalid(here, shown(), "entries must all be names of item properties"),
-                    Some(property) if matches!(property.text("type"), "array" | "object") => {
-                        let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                        errors.invalid(properties.key(key).child("type"), items.text("type"), detail);
-                    }
-                    Some(_) => {}
-                }
-                if keys.iter().take(index).any(|it| it == key) {
-                    errors.invalid(here, shown(), "must not contain duplicate entries");
-                }
-            }
-        }
-    }
-}
-
-/// Items of sets and maps are never null, and keys are always there.
-fn validate_map_keys(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let list_type = schema.text("x-kubernetes-list-type");
-    let items = schema.field("items");
-    if items.as_object().is_none() || !matches!(list_type, "set" | "map") {
-        return;
-    }
-    let here = at.child("items");
-    if items.flag("nullable") {
-        let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-        errors.forbidden(here.child("nullable"), detail);
-    }
-    if list_type != "map" {
-        return;
-    }
-    let properties = here.child("properties");
-    for key in schema.texts("x-kubernetes-list-map-keys") {
-        let Some(property) = items.map("properties").get(key) else { continue };
-        let here = properties.key(key);
-        if !items.texts("required").any(|it| it == key) && !property.has("default") {
-            let detail =
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            errors.required(here.child("default"), detail);
-        }
-        if property.flag("nullable") {
-            let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.forbidden(here.child("nullable"), detail);
-        }
     }
 }
 

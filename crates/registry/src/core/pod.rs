@@ -12,6 +12,7 @@ mod mounts;
 pub(crate) mod placement;
 pub(crate) mod prepare;
 mod probes;
+mod profiles;
 mod projections;
 mod resources;
 mod security;
@@ -56,6 +57,7 @@ fn validate_create(pod: &Value, context: &Context<'_>, errors: &mut Errors) {
         let detail = "cannot be set until all schedulingGates have been cleared";
         errors.forbidden(at.child("nodeName"), detail);
     }
+    profiles::validate(pod.field("metadata"), spec, &at, errors);
 }
 
 /// What holds for new and changed pods.

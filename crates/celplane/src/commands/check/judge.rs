@@ -88,7 +88,7 @@ impl Judge {
     fn object(&self, file: &Manifests, manifest: &Manifest) -> ObjectReport {
         let mut report = ObjectReport {
             title: manifest.title(),
-            position: file.position(manifest.offset()),
+            position: file.position(manifest.start()),
             findings: Vec::new(),
             warnings: Vec::new(),
             costs: Vec::new(),
@@ -184,10 +184,10 @@ impl Judge {
             let at = Path::new(&path);
             if !it.needs.are_met(self.features) {
                 gate_off(it, at, &mut errors);
-            } else if let Some(place) = place(it.field) {
-                if let Err(refusal) = self.environments.compile(place, it.text) {
-                    refuse(it, refusal, at, &mut errors);
-                }
+            } else if let Some(place) = place(it.field)
+                && let Err(refusal) = self.environments.compile(place, it.text)
+            {
+                refuse(it, refusal, at, &mut errors);
             }
         }
         report.findings.extend(findings(&errors, find));

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use api::json::{Object, Value};
 
+use super::profiles;
 use super::resources::aggregate;
 use crate::core::resource_names::{is_huge_page, is_overcommit_allowed, is_pod_level};
 use crate::document::{Edit, Read, same};
@@ -29,6 +30,7 @@ pub(super) fn create(pod: &mut Value, _: &Context<'_>) {
     }
     let labels = pod.field("metadata").map("labels").clone();
     merge_label_keys(pod.make("spec"), &labels);
+    profiles::copy_annotations(pod);
     default_pod_resources(pod.make("spec"));
     let class = qos_class(pod.field("spec"));
     pod.make("status").set("qosClass", class);

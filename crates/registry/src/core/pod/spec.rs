@@ -335,6 +335,7 @@ pub(crate) fn validate_template(template: &Value, options: &Options<'_>, at: &Pa
     validate_annotations(metadata.map("annotations"), spec, options, &annotations, errors);
     let here = at.child("spec");
     validate(spec, &Value::Null, options, &here, errors);
+    super::profiles::validate(metadata, spec, &here, errors);
     if !spec.list("ephemeralContainers").is_empty() {
         errors.forbidden(here.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
     }

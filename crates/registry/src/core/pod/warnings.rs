@@ -16,7 +16,7 @@ pub(super) fn pod(pod: &Value, old: Option<&Value>, _: &Context<'_>) -> Vec<Stri
     if old.is_some() {
         return Vec::new();
     }
-    let mut warnings = Vec::new();
+    let mut warnings = super::profiles::warnings(pod);
     let complaints = names::dns1123_label(pod.field("metadata").text("name"));
     if !complaints.is_empty() {
         warnings.push(format!(
@@ -169,12 +169,86 @@ fn warn_volumes(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
         }
     }
     for volume in spec.list("volumes") {
-        for source in volume.field("projected").list("sources") {
-            if source.as_object().is_some_and(|fields| fields.values().all(Value::is_null)) {
-                warnings.push(format!("volume {} (Projected) has no sources provided", quote(volume.text("name"))));
+        warn_overlaps(volume, warnings);
+    }
+}
+
+/// Files of a volume that hide each other.
+fn warn_overlaps(volume: &Value, warnings: &mut Vec<String>) {
+    let name = quote(volume.text("name"));
+    for (kind, word, key) in
+        [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", "")]
+    {
+        let source = volume.field(kind);
+        let what = if key.is_empty() { word.to_owned() } else { format!("{word} {}", quote(source.text(key))) };
+        let mut paths: Vec<(String, String)> = Vec::new();
+        for item in source.list("items") {
+            for collision in add_path(&mut paths, item.text("path"), "") {
+                warnings.push(format!("volume {name} ({what}): overlapping paths: {collision}"));
             }
         }
     }
+    let mut paths: Vec<(String, String)> = Vec::new();
+    for source in volume.field("projected").list("sources") {
+        if source.as_object().is_some_and(|fields| fields.values().all(Value::is_null)) {
+            warnings.push(format!("volume {name} (Projected) has no sources provided"));
+            continue;
+        }
+        for (path, from) in projected_paths(source) {
+            for collision in add_path(&mut paths, &path, &from) {
+                warnings.push(format!("volume {name} (Projected): overlapping paths: {collision}"));
+            }
+        }
+    }
+}
+
+fn projected_paths(source: &Value) -> Vec<(String, String)> {
+    let items = |kind: &str, from: String| -> Vec<(String, String)> {
+        source.field(kind).list("items").iter().map(|it| (it.text("path").to_owned(), from.clone())).collect()
+    };
+    if source.field("configMap").has("items") {
+        return items("configMap", format!("ConfigMap {}", quote(source.field("configMap").text("name"))));
+    }
+    if source.field("secret").has("items") {
+        return items("secret", format!("Secret {}", quote(source.field("secret").text("name"))));
+    }
+    if source.field("downwardAPI").has("items") {
+        return items("downwardAPI", "DownwardAPI".to_owned());
+    }
+    if let Some(token) = source.optional("serviceAccountToken") {
+        return vec![(token.text("path").to_owned(), "ServiceAccountToken".to_owned())];
+    }
+    if let Some(bundle) = source.optional("clusterTrustBundle") {
+        let name = bundle.optional_text("name").unwrap_or_else(|| bundle.text("signerName"));
+        return vec![(bundle.text("path").to_owned(), format!("ClusterTrustBundle {}", quote(name)))];
+    }
+    let certificate = source.field("podCertificate");
+    let named = [
+        ("certificateChainPath", "PodCertificate chain"),
+        ("keyPath", "PodCertificate key"),
+        ("credentialBundlePath", "PodCertificate credential bundle"),
+    ];
+    let set = named.into_iter().filter(|(name, _)| !certificate.text(name).is_empty());
+    set.map(|(name, from)| (certificate.text(name).to_owned(), from.to_owned())).collect()
+}
+
+/// Remembers a path and tells with which others it collides.
+fn add_path(paths: &mut Vec<(String, String)>, path: &str, from: &str) -> Vec<String> {
+    let shown = |path: &str, from: &str| {
+        if from.is_empty() { quote(path) } else { format!("{} ({from})", quote(path)) }
+    };
+    let path = path.trim_end_matches('/');
+    let inside = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
+    let mut collisions = Vec::new();
+    if !path.is_empty() {
+        for (other, other_from) in paths.iter().filter(|(other, _)| !other.is_empty()) {
+            if inside(other, path) || inside(path, other) {
+                collisions.push(format!("{} with {}", shown(path, from), shown(other, other_from)));
+            }
+        }
+    }
+    paths.push((path.to_owned(), from.to_owned()));
+    collisions
 }
 
 fn warn_duplicates(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {

@@ -1,0 +1,87 @@
+//! Kinds of which only the metadata and the schema are checked: a name, perhaps a generation, perhaps a status.
+//!
+//! Decoding sees to the schema. What else Kubernetes validates of these kinds is not known here.
+
+use api::field::Errors;
+use api::json::Value;
+use api::names;
+
+use crate::core::pod::prepare::{count_generation, reset_metadata};
+use crate::document::Edit;
+use crate::document::Read;
+use crate::meta::{self, NameRule};
+use crate::strategy::{Context, PLAIN, Part, Strategy};
+
+/// Objects with a name and nothing else that is known.
+pub(crate) const NAMED: Strategy = of(validate_subdomain, None);
+
+/// Objects whose names are path segments, such as roles.
+pub(crate) const SEGMENT: Strategy = of(validate_segment, None);
+
+/// Objects whose names are DNS labels that start with a letter, such as services.
+pub(crate) const LABEL: Strategy = of(validate_label, Some(false));
+
+/// Objects with a status that users do not write.
+pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false));
+
+/// The same, with a generation that counts changes of the spec.
+pub(crate) const WITH_GENERATION: Strategy = of(validate_subdomain, Some(true));
+
+const STATUS: &[(&str, Part)] = &[(
+    "status",
+    Part {
+        prepare: |object, old, _| {
+            object.set("spec", old.field("spec").clone());
+            reset_metadata(object, old);
+        },
+        validate: |object, old, _, errors| meta::validate_update(object, old, errors),
+    },
+)];
+
+/// `has_generation` is none for objects without a status.
+const fn of(validate_create: fn(&Value, &Context<'_>, &mut Errors), has_generation: Option<bool>) -> Strategy {
+    let plain = Strategy {
+        validate_create,
+        validate_update: |object, old, _, errors| meta::validate_update(object, old, errors),
+        ..PLAIN
+    };
+    match has_generation {
+        None => plain,
+        Some(false) => Strategy {
+            prepare_create: |object, _| object.unset("status"),
+            prepare_update: |object, old, _| object.set("status", old.field("status").clone()),
+            subresources: STATUS,
+            ..plain
+        },
+        Some(true) => Strategy {
+            prepare_create: |object, _| {
+                object.unset("status");
+                object.make("metadata").set("generation", 1_i64);
+            },
+            prepare_update: |object, old, _| {
+                object.set("status", old.field("status").clone());
+                count_generation(object, old);
+            },
+            subresources: STATUS,
+            ..plain
+        },
+    }
+}
+
+fn validate_subdomain(object: &Value, context: &Context<'_>, errors: &mut Errors) {
+    validate(object, names::dns1123_subdomain, context, errors);
+}
+
+fn validate_segment(object: &Value, context: &Context<'_>, errors: &mut Errors) {
+    validate(object, names::path_segment, context, errors);
+}
+
+fn validate_label(object: &Value, context: &Context<'_>, errors: &mut Errors) {
+    validate(object, names::dns1035_label, context, errors);
+}
+
+/// The scope of a kind shows in its objects: those without a namespace have been made so.
+fn validate(object: &Value, rule: NameRule, _: &Context<'_>, errors: &mut Errors) {
+    let is_namespaced = object.field("metadata").has("namespace");
+    meta::validate(object, is_namespaced, rule, errors);
+}
