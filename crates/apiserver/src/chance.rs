@@ -72,7 +72,7 @@ mod tests {
         let uid = uid();
         assert_eq!(uid.len(), 36);
         assert_eq!(uid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
-        assert_eq!(uid.get(14..15), Some("4"));
+        assert_eq!(uid.chars().nth(14), Some('4'));
         assert_eq!(suffix().len(), 5);
         assert!(below(3) < 3);
         assert_eq!(below(0), 0);

@@ -235,7 +235,14 @@ impl Server {
             return other_paths::answer(self, parts, query, user);
         };
         let verb_name = target.verb.map_or_else(|| parts.method.as_str().to_lowercase(), |verb| verb.name().to_owned());
-        self.authorizer.authorize(user, authorization::Request::Resource { verb: &verb_name, target })?;
+        let asked = authorization::Request::Resource { verb: &verb_name, target };
+        if self.authorizer.authorize(user, asked).is_err() {
+            // The right may have been granted a moment ago: a refusal knows everything that was written before.
+            let current = self.store.current_revision().await?;
+            // An error means that the cache is behind; then what it knows counts.
+            let _ = self.cache.reach(current).await;
+            self.authorizer.authorize(user, asked)?;
+        }
         if !resources::groups().iter().any(|(group, _)| *group == target.group) {
             return Ok(not_found());
         }

@@ -40,8 +40,9 @@ pub(super) async fn modify(
     mut decide: impl FnMut(&Value) -> Result<Decision>,
 ) -> Result<Done> {
     let key = call.key();
-    let mut fresh = false;
-    let mut current = call.cache().get(&key);
+    // No write checks what a dry run was based on.
+    let mut fresh = dry_run;
+    let mut current = if dry_run { load(call, &key).await? } else { call.cache().get(&key) };
     loop {
         let Some(object) = current.clone() else {
             if fresh {

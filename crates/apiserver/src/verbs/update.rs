@@ -134,6 +134,7 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
     create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
+    create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
     create::normalize(call, &mut object);
     // What preparation leaves empty is filled in, so that the next change does not seem to set it.

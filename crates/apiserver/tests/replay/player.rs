@@ -21,11 +21,11 @@ pub(crate) struct Outcome {
     pub(crate) difference: Option<String>,
 }
 
+/// The last step that a watch lasts for, its own step, and what it sees.
+type Watching = (u64, Value, tokio::task::JoinHandle<(u16, Vec<Value>)>);
+
 /// Recorded values and what they are in this run.
 type Known = HashMap<String, String>;
-
-/// A watch that is being read: its status, and the events it has shown.
-type Watching = tokio::task::JoinHandle<(u16, Vec<Value>)>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
@@ -33,7 +33,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let server = Server::start(store, Options { tokens, ..Options::default() }).await.unwrap();
     let mut known = Known::new();
     let mut outcomes = Vec::new();
-    let mut watches: Vec<(u64, Value, Watching)> = Vec::new();
+    let mut watches: Vec<Watching> = Vec::new();
     for step in &steps {
         let number = step["step"].as_u64().unwrap();
         let mut due = Vec::new();
