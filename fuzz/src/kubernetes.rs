@@ -186,7 +186,7 @@ fn document(choices: &mut Choices<'_>, schema: Option<&Schema>, depth: usize) ->
         4 => text.push_str(choices.pick(&["1.5", "-0.0", "1e308", "3", "1e-400", "18446744073709551616"])),
         5 => text.push_str(choices.pick(&["true", "false"])),
         6 => text.push_str("null"),
-        _ => text.push_str("7"),
+        _ => text.push('7'),
     }
     json::parse(text.as_bytes()).unwrap_or_default()
 }
