@@ -1,6 +1,6 @@
 //! `format.named`, the formats that Kubernetes names, and `validate`.
 //!
-//! Follows Kubernetes `apiserver/pkg/cel/library/format.go`; the rules themselves are in [`validate`].
+//! Follows Kubernetes `apiserver/pkg/cel/library/format.go`; the rules themselves are in `validate`.
 
 mod validate;
 
