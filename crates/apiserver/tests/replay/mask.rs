@@ -39,10 +39,19 @@ fn mask_text(key: &str, text: &str) -> String {
         "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
             return "<build>".to_owned();
         }
-        "cells" if is_age(text) => return "<age>".to_owned(),
+        "cells" => return mask_words(&text.split(' ').map(mask_age).collect::<Vec<_>>().join(" ")),
         _ => {}
     }
     mask_words(text)
+}
+
+/// A word of a table's cell that grows with time: `3m4s`, or `(5d` of `3 (5d ago)`.
+fn mask_age(word: &str) -> &str {
+    match word.strip_prefix('(') {
+        Some(age) if is_age(age) => "(<age>",
+        None if is_age(word) => "<age>",
+        _ => word,
+    }
 }
 
 /// `12s`, `3m4s`, `5d`
