@@ -102,6 +102,9 @@ impl Evaluation<'_> {
 /// Programs with at most this many local variables need no memory from the heap to run.
 const INLINE_SLOTS: usize = 8;
 
+/// Most programs have so few that clearing more would show.
+const FEW_SLOTS: usize = 2;
+
 impl Program {
     /// Plans a checked expression.
     pub fn new(typed: &TypedAst) -> Result<Program, PlanError> {
@@ -134,6 +137,7 @@ impl Program {
         size_of::<Program>().saturating_add(self.root.memory_bytes()).saturating_add(lazies)
     }
 
+    #[inline(always)]
     fn run<'a, T: Tracer<'a>>(
         &'a self,
         input: &'a dyn Activation,
@@ -142,6 +146,8 @@ impl Program {
     ) -> (Evaluation<'a>, T) {
         if self.slot_count == 0 {
             self.run_in(input, limits, tracer, &mut [])
+        } else if self.slot_count <= FEW_SLOTS {
+            self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; FEW_SLOTS])
         } else if self.slot_count <= INLINE_SLOTS {
             self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; INLINE_SLOTS])
         } else {
@@ -159,7 +165,7 @@ impl Program {
         slots: &mut [Slot<'a>],
     ) -> (Evaluation<'a>, T) {
         let mut machine = Machine::new(self, input, limits, slots, tracer);
-        let result = machine.eval(&self.root);
+        let result = machine.eval_root(&self.root);
         (Evaluation { result, cost: machine.cost() }, machine.into_tracer())
     }
 }
