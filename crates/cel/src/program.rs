@@ -144,26 +144,20 @@ impl Program {
         limits: Limits<'_>,
         tracer: T,
     ) -> (Evaluation<'a>, T) {
-        if self.slot_count == 0 {
-            self.run_in(input, limits, tracer, &mut [])
+        let (mut few, mut more, mut many);
+        let slots: &mut [Slot<'a>] = if self.slot_count == 0 {
+            &mut []
         } else if self.slot_count <= FEW_SLOTS {
-            self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; FEW_SLOTS])
+            few = [const { Slot::Unset }; FEW_SLOTS];
+            &mut few
         } else if self.slot_count <= INLINE_SLOTS {
-            self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; INLINE_SLOTS])
+            more = [const { Slot::Unset }; INLINE_SLOTS];
+            &mut more
         } else {
-            let mut slots = Vec::new();
-            slots.resize_with(self.slot_count, || Slot::Unset);
-            self.run_in(input, limits, tracer, &mut slots)
-        }
-    }
-
-    fn run_in<'a, T: Tracer<'a>>(
-        &'a self,
-        input: &'a dyn Activation,
-        limits: Limits<'_>,
-        tracer: T,
-        slots: &mut [Slot<'a>],
-    ) -> (Evaluation<'a>, T) {
+            many = Vec::new();
+            many.resize_with(self.slot_count, || Slot::Unset);
+            &mut many
+        };
         let mut machine = Machine::new(self, input, limits, slots, tracer);
         let result = machine.eval_root(&self.root);
         (Evaluation { result, cost: machine.cost() }, machine.into_tracer())

@@ -92,6 +92,16 @@ const SCANNED_MAX: usize = 12;
 impl Shape {
     /// A document of this shape as a value.
     pub(crate) fn value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
+        match (&self.kind, document) {
+            (Kind::Text, json::Value::String(text)) => Value::str(text),
+            (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
+            (Kind::List(_, ListMeaning::Atomic), json::Value::Array(_)) => Value::List(List::Shaped(document, self)),
+            _ => self.other_value(document),
+        }
+    }
+
+    #[inline(never)]
+    fn other_value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
         if document.is_null() {
             return if self.nullable {
                 Value::Null
@@ -100,10 +110,8 @@ impl Shape {
             };
         }
         match (&self.kind, document) {
-            (Kind::Text, json::Value::String(text)) => Value::str(text),
             (Kind::Integer, json::Value::Int(number)) => Value::Int(*number),
             (Kind::Boolean, json::Value::Bool(truth)) => Value::Bool(*truth),
-            (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
             (Kind::List(_, ListMeaning::Invalid(meaning)), json::Value::Array(_)) => {
                 failed(&format!("invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {meaning}"))
             }

@@ -90,27 +90,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The value at the end of a path, if nothing on the way is missing or special.
     #[inline(always)]
     fn walk(&self, attribute: &'a Attribute) -> Option<Value<'a>> {
-        let value = match (&attribute.base, attribute.qualifiers.split_first()) {
-            (Base::Variable(name), None) => self.input.resolve(name)?,
-            (Base::Variable(name), Some((first, rest))) => {
-                let first = self.step(&self.input.resolve(name)?, first)?;
-                self.walk_on(first, rest)?
-            }
-            (Base::Local(slot), Some((first, rest))) => {
-                let first = self.step(self.slot(*slot)?, first)?;
-                self.walk_on(first, rest)?
-            }
+        let mut qualifiers = attribute.qualifiers.iter();
+        let mut value = match (&attribute.base, qualifiers.next()) {
+            (Base::Variable(name), None) => self.input.resolve(name),
+            (Base::Variable(name), Some(first)) => self.step(self.input.resolve(name).as_ref()?, first),
+            (Base::Local(slot), Some(first)) => self.step(self.slot(*slot)?, first),
             _ => return None,
         };
-        if matches!(value, Value::Error(_) | Value::Unknown(_)) { None } else { Some(value) }
-    }
-
-    #[inline(always)]
-    fn walk_on(&self, mut value: Value<'a>, rest: &'a [Qualifier]) -> Option<Value<'a>> {
-        for qualifier in rest {
-            value = self.step(&value, qualifier)?;
+        for qualifier in qualifiers {
+            value = self.step(value.as_ref()?, qualifier);
         }
-        Some(value)
+        if matches!(value, Some(Value::Error(_) | Value::Unknown(_))) { None } else { value }
     }
 
     #[inline(always)]

@@ -7,6 +7,9 @@ use super::node::{Attribute, Base, Collect, Fold, FoldCondition, FoldStep, Kind,
 use super::trace::Tracer;
 use crate::value::{EvalError, List, Value};
 
+/// For how many elements a list has room at first.
+const FIRST_ELEMENTS: usize = 4;
+
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
     pub(super) fn eval_fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
@@ -53,10 +56,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// makes a list, and adds it; the result reads the accumulator once more.
     #[inline(never)]
     pub(super) fn eval_collect(&mut self, it: &'a Collect) -> Evaluated<'a> {
-        let range = match self.eval(&it.range)? {
-            unknown @ Value::Unknown(_) => return Ok(unknown),
-            range => range,
-        };
+        let mut range = Value::Null;
+        self.eval_into(&it.range, &mut range)?;
+        if matches!(range, Value::Unknown(_)) {
+            return Ok(range);
+        }
         let mut elements = Vec::new();
         let mut failed = None;
         self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
@@ -76,7 +80,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             machine.charge(1)?;
             match element {
                 Value::Error(_) | Value::Unknown(_) => _ = failed.get_or_insert(element),
-                element => elements.push(element),
+                element => {
+                    if elements.is_empty() {
+                        elements.reserve(FIRST_ELEMENTS);
+                    }
+                    elements.push(element);
+                }
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -128,50 +137,34 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         (variable, second): (usize, Option<usize>),
         mut round: impl FnMut(&mut Self) -> Result<ControlFlow<()>, EvalError>,
     ) -> Result<(), EvalError> {
+        let mut outcome = Ok(());
+        let mut visit = |first: Value<'a>, other: Option<Value<'a>>| {
+            self.set_slot(variable, first);
+            if let (Some(second), Some(other)) = (second, other) {
+                self.set_slot(second, other);
+            }
+            match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
+                Ok(flow) => flow,
+                Err(error) => {
+                    outcome = Err(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
         match range {
+            Value::List(list) if second.is_none() => list.for_each(|element| visit(element, None)),
             Value::List(list) => {
-                let mut outcome = Ok(());
                 let mut index = 0_i64;
                 list.for_each(|element| {
-                    match second {
-                        None => self.set_slot(variable, element),
-                        Some(second) => {
-                            self.set_slot(variable, Value::Int(index));
-                            self.set_slot(second, element);
-                            index = index.saturating_add(1);
-                        }
-                    }
-                    match round(self) {
-                        Ok(ControlFlow::Continue(())) => match self.count_round() {
-                            Ok(()) => return ControlFlow::Continue(()),
-                            Err(error) => outcome = Err(error),
-                        },
-                        Ok(ControlFlow::Break(())) => {}
-                        Err(error) => outcome = Err(error),
-                    }
-                    ControlFlow::Break(())
+                    let flow = visit(Value::Int(index), Some(element));
+                    index = index.saturating_add(1);
+                    flow
                 });
-                outcome
             }
-            Value::Map(map) => {
-                let mut outcome = Ok(());
-                map.for_each(|key, value| {
-                    self.set_slot(variable, key);
-                    if let Some(second) = second {
-                        self.set_slot(second, value);
-                    }
-                    match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
-                        Ok(flow) => flow,
-                        Err(error) => {
-                            outcome = Err(error);
-                            ControlFlow::Break(())
-                        }
-                    }
-                });
-                outcome
-            }
-            other => Err(not_iterable(other, second.is_some())),
+            Value::Map(map) => map.for_each(|key, value| visit(key, Some(value))),
+            other => return Err(not_iterable(other, second.is_some())),
         }
+        outcome
     }
 
     fn eval_round(&mut self, fold: &'a Fold) -> Result<ControlFlow<()>, EvalError> {
