@@ -160,7 +160,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         result
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn test_equality(&mut self, it: &'a Equality) -> Result<Tested<'a>, EvalError> {
         // Most comparisons are of a text with a constant.
         if let Some(known) = &it.text
@@ -223,16 +223,25 @@ fn price_of_answer(call: &CallNode, text: &str, other: &Node, answer: Result<&bo
 
 impl EqualityText {
     /// The shorter text is read from end to end.
-    #[inline]
+    #[inline(always)]
     fn comparison_cost(&self, text: &str, is_equal: bool) -> u64 {
-        match text.len() {
-            _ if is_equal || self.code_points == 0 => traversal_cost(self.code_points),
-            0 => 0,
-            // At most ten bytes are at most ten code points, and cost 1.
-            1..=10 => 1,
-            _ if self.code_points <= 10 => 1,
-            _ => traversal_cost(self.code_points.min(Str::Borrowed(text).code_points() as u64)),
-        }
+        // What is not empty costs at least 1.
+        if is_equal || self.cost <= 1 && !text.is_empty() { self.cost } else { self.cost_of_unequal(text) }
+    }
+
+    #[inline(never)]
+    fn cost_of_unequal(&self, text: &str) -> u64 {
+        self.cost.min(text_traversal_cost(text))
+    }
+}
+
+/// What reading a text from end to end costs.
+fn text_traversal_cost(text: &str) -> u64 {
+    match text.len() {
+        0 => 0,
+        // At most ten bytes are at most ten code points.
+        1..=10 => 1,
+        _ => traversal_cost(Str::Borrowed(text).code_points() as u64),
     }
 }
 

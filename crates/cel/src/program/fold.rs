@@ -82,7 +82,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 Value::Error(_) | Value::Unknown(_) => _ = failed.get_or_insert(element),
                 element => {
                     if elements.is_empty() {
-                        elements.reserve(FIRST_ELEMENTS);
+                        elements = Vec::with_capacity(FIRST_ELEMENTS);
                     }
                     elements.push(element);
                 }

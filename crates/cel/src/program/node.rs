@@ -214,7 +214,8 @@ pub(super) struct Equality {
 #[derive(Debug)]
 pub(super) struct EqualityText {
     pub(super) text: Str<'static>,
-    pub(super) code_points: u64,
+    /// What reading it from end to end costs.
+    pub(super) cost: u64,
     /// The text is on the left.
     pub(super) on_the_left: bool,
 }

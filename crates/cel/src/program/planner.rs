@@ -481,7 +481,7 @@ fn plan_equality((left, right): (Node, Node), negated: bool) -> Kind {
     };
     let text = text.map(|(text, on_the_left)| EqualityText {
         text: text.clone(),
-        code_points: text.code_points() as u64,
+        cost: traversal_cost(text.code_points() as u64),
         on_the_left,
     });
     Kind::Equality(Box::new(Equality { left, right, negated, text }))
