@@ -22,6 +22,9 @@ use crate::stored::Served;
 /// Where all objects lie.
 pub const ROOT: &str = "/registry/";
 
+/// So many changes from before the start are known to watchers.
+const HISTORY: Revision = 2_000;
+
 /// How long a request waits for a version that has not been reached.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -65,11 +68,23 @@ pub struct TooOld {
 impl Cache {
     /// Reads everything that is stored and follows the store from there until it is closed.
     ///
+    /// It begins a little in the past, so that watchers who knew the server before it was started again can go on.
+    ///
     /// # Errors
     /// Those of the store.
     pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
-        let page = store.list(ROOT, ListOptions::default()).await?;
-        let watch = store.watch(ROOT, page.revision).await?;
+        let current = store.current_revision().await?;
+        let past = current.saturating_sub(HISTORY).max(1);
+        let at = |revision| ListOptions { revision, ..ListOptions::default() };
+        let mut page = store.list(ROOT, at(Some(past))).await;
+        if let Err(store::Error::Compacted { oldest, .. }) = page {
+            page = store.list(ROOT, at(Some(oldest))).await;
+        }
+        if let Err(store::Error::Compacted { .. }) = page {
+            page = store.list(ROOT, at(None)).await;
+        }
+        let page = page?;
+        let mut watch = store.watch(ROOT, page.revision).await?;
         let (revision, _) = watch::channel(page.revision);
         let cache = Arc::new(Self { resources: RwLock::default(), revision, started_at: page.revision });
         let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
@@ -83,6 +98,9 @@ impl Cache {
         for (prefix, objects) in by_prefix {
             let resource = cache.resource(&prefix);
             resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
+        }
+        while cache.revision() < current {
+            cache.apply(watch.next().await?);
         }
         tokio::spawn(follow(Arc::downgrade(&cache), watch));
         Ok(cache)
@@ -266,12 +284,18 @@ impl ResourceCache {
         (Snapshot { revision, objects, remaining: 0 }, state.changes.end())
     }
 
-    /// Changes from a place on, at most `max`.
+    /// Changes from a place on, some at a time.
     ///
     /// # Errors
     /// [`TooOld`] if the place is lost.
-    pub fn changes(&self, place: u64, max: usize) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.read().changes.from(place, max)
+    pub fn changes(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.read().changes.from(place)
+    }
+
+    /// How many changes there have been.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        *self.changed.borrow()
     }
 
     /// Tells when there are changes.

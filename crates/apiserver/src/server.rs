@@ -5,6 +5,7 @@
 
 pub mod listen;
 mod other_paths;
+mod patience;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -50,6 +51,10 @@ pub struct Options {
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
+    /// A client has this long for its certificates, and then for the head of each request.
+    pub head_timeout: Duration,
+    /// A client that takes nothing of what it is sent for this long is cut off.
+    pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
 }
@@ -64,6 +69,8 @@ impl Default for Options {
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
         }
     }
@@ -274,28 +281,46 @@ where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let too_large = || {
+        let message = format!("Request entity too large: limit is {max}");
+        Err(Failure::new(413, "RequestEntityTooLarge", message))
+    };
+    // Nobody needs to send what was announced to be too much.
+    if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
+        return too_large();
+    }
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {max}");
-            Err(Failure::new(413, "RequestEntityTooLarge", message))
-        }
+        Err(error) if error.is::<LengthLimitError>() => too_large(),
         Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
     }
 }
 
+/// Methods as metrics name them. Clients invent others without end; all of those are one.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => "other",
+    }
+}
+
 fn labels_of(method: &http::Method, target: Option<&Target>) -> Labels {
-    let Some(target) = target else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
-    let Some(resource) = resources::find(&target.group, &target.version, &target.resource) else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
+    let other = || Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+    let Some(target) = target else { return other() };
+    let Some(resource) = resources::find(&target.group, &target.version, &target.resource) else { return other() };
     let verb = match target.verb {
         Some(Verb::Create) => "POST".to_owned(),
         Some(Verb::Update) => "PUT".to_owned(),
         Some(verb) => verb.name().to_uppercase(),
-        None => method.to_string(),
+        None => method_label(method).to_owned(),
     };
     let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
         (false, _) => "resource",

@@ -31,13 +31,16 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     if !metadata::text(&object, "resourceVersion").is_empty() {
         return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
     }
-    conversion::to_stored(resource, version, &mut object);
-    normalize(call, &mut object);
+    if !conversion::is_stored(resource, version) {
+        conversion::to_stored(resource, version, &mut object);
+        normalize(call, &mut object);
+    }
     call.server.meaning.default(resource, &mut object);
     let stem = metadata::text(&object, "generateName").to_owned();
     let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
-        let mut object = object.clone();
+        // Only a generated name can be taken and tried again.
+        let mut object = if generated { object.clone() } else { object.take() };
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
@@ -119,8 +122,7 @@ pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<()>
 /// Brings a document of the stored version into its normal form.
 pub(super) fn normalize(call: &Call<'_>, object: &mut Value) {
     let api_version = conversion::stored_api_version(call.resource);
-    let of = api::types::by_api_version(&api_version, call.resource.kind);
-    if let Some(decoded) = of.and_then(|of| api::types::decode(of, object).ok()) {
-        *object = decoded.value;
+    if let Some(of) = api::types::by_api_version(&api_version, call.resource.kind) {
+        api::types::normalize(of, object);
     }
 }
