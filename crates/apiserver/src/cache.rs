@@ -8,12 +8,13 @@ mod changes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use store::{Batch, ListOptions, Revision, Store};
+use store::{Batch, ListOptions, Page, ProgressRequest, Revision, Store};
 use tokio::sync::watch;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use self::changes::Changes;
 pub use self::changes::{Change, ChangeKind, event_line};
@@ -25,11 +26,17 @@ pub const ROOT: &str = "/registry/";
 /// How long a request waits for a version that has not been reached.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// After an error of the store it is asked again after this time.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// All objects of all resources.
 pub struct Cache {
     resources: RwLock<HashMap<Box<str>, Arc<ResourceCache>>>,
     revision: watch::Sender<Revision>,
-    started_at: Revision,
+    /// Changes after this revision are known, in every resource.
+    started_at: AtomicU64,
+    /// Asks the store how far it has come, where it does not say so by itself.
+    progress: RwLock<ProgressRequest>,
 }
 
 /// The objects of one resource.
@@ -70,22 +77,44 @@ impl Cache {
     pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
         let page = store.list(ROOT, ListOptions::default()).await?;
         let watch = store.watch(ROOT, page.revision).await?;
-        let (revision, _) = watch::channel(page.revision);
-        let cache = Arc::new(Self { resources: RwLock::default(), revision, started_at: page.revision });
-        let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
-        for entry in page.entries {
-            let Some(served) = Served::new(&entry.value, entry.revision) else {
-                error!(key = %entry.key, "Skipped damaged object");
-                continue;
-            };
-            by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
-        }
-        for (prefix, objects) in by_prefix {
+        let cache = Arc::new(Self {
+            resources: RwLock::default(),
+            revision: watch::channel(page.revision).0,
+            started_at: AtomicU64::new(page.revision),
+            progress: RwLock::new(watch.progress_request()),
+        });
+        for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
             resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
         }
-        tokio::spawn(follow(Arc::downgrade(&cache), watch));
+        tokio::spawn(follow(Arc::downgrade(&cache), store, watch));
         Ok(cache)
+    }
+
+    /// Takes what is stored now in the place of everything that is known, after changes have been missed.
+    ///
+    /// Who watches is told that the place is lost, and lists again.
+    fn replace(&self, page: Page) {
+        let revision = page.revision;
+        self.started_at.store(revision, Ordering::Release);
+        let mut objects = by_prefix(page);
+        for prefix in objects.keys() {
+            self.resource(prefix);
+        }
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        for (prefix, resource) in resources.iter() {
+            let mut state = resource.state.write().unwrap_or_else(PoisonError::into_inner);
+            state.objects = objects.remove(prefix).unwrap_or_default();
+            let sequence = state.changes.restart(revision);
+            drop(state);
+            resource.changed.send_replace(sequence);
+        }
+        drop(resources);
+        self.revision.send_if_modified(|reached| {
+            let moved = revision > *reached;
+            *reached = revision.max(*reached);
+            moved
+        });
     }
 
     /// The cache of the resource whose keys start with `prefix`, which is made if it does not exist.
@@ -94,7 +123,7 @@ impl Cache {
             return found.clone();
         }
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(ResourceCache::new(self.started_at));
+        let new = || Arc::new(ResourceCache::new(self.started_at.load(Ordering::Acquire)));
         resources.entry(prefix.into()).or_insert_with(new).clone()
     }
 
@@ -113,6 +142,7 @@ impl Cache {
             return Ok(());
         }
         let mut receiver = self.revision.subscribe();
+        self.progress.read().unwrap_or_else(PoisonError::into_inner).reach(revision);
         let reached = receiver.wait_for(|current| *current >= revision);
         match tokio::time::timeout(VERSION_TIMEOUT, reached).await {
             Ok(Ok(_)) => Ok(()),
@@ -133,7 +163,7 @@ impl Cache {
     }
 }
 
-async fn follow(cache: std::sync::Weak<Cache>, mut watch: store::Watch) {
+async fn follow(cache: std::sync::Weak<Cache>, store: Arc<dyn Store>, mut watch: store::Watch) {
     loop {
         match watch.next().await {
             Ok(batch) => match cache.upgrade() {
@@ -142,15 +172,58 @@ async fn follow(cache: std::sync::Weak<Cache>, mut watch: store::Watch) {
             },
             Err(store::Error::Closed) => return,
             Err(error @ store::Error::Compacted { .. }) => {
-                error!(err = %error, "Watch cache fell behind the store");
-                return;
+                warn!(err = %error, "Watch cache fell behind the store and is filled anew");
+                match refill(&cache, &*store).await {
+                    Some(new) => watch = new,
+                    None => return,
+                }
             }
             Err(error) => {
                 warn!(err = %error, "Watch cache lost the store for a moment");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(RETRY).await;
             }
         }
     }
+}
+
+/// Reads everything again, until that succeeds; `None` if nobody needs it any more.
+async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<store::Watch> {
+    loop {
+        let read = async {
+            let page = store.list(ROOT, ListOptions::default()).await?;
+            let watch = store.watch(ROOT, page.revision).await?;
+            Ok((page, watch))
+        };
+        match read.await {
+            Ok((page, watch)) => {
+                let cache = cache.upgrade()?;
+                *cache.progress.write().unwrap_or_else(PoisonError::into_inner) = watch.progress_request();
+                let revision = page.revision;
+                cache.replace(page);
+                info!(revision, "Filled watch cache");
+                return Some(watch);
+            }
+            Err(store::Error::Closed) => return None,
+            Err(error) => {
+                warn!(err = %error, "Watch cache cannot read the store");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+        cache.upgrade()?;
+    }
+}
+
+/// The objects of a page as they are served, by resource.
+fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> {
+    let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
+    for entry in page.entries {
+        let Some(served) = Served::new(&entry.value, entry.revision) else {
+            error!(key = %entry.key, "Skipped damaged object");
+            continue;
+        };
+        by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
+    }
+    by_prefix
 }
 
 /// `/registry/group/resource/` of a key.
