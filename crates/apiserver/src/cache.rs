@@ -151,7 +151,7 @@ impl Cache {
     }
 
     fn apply(&self, batch: Batch) {
-        for event in batch.events {
+        for event in batch.events.into_iter().filter(|event| is_object(&event.key)) {
             let resource = self.resource(prefix_of(&event.key));
             resource.apply(event);
         }
@@ -216,7 +216,7 @@ async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<sto
 /// The objects of a page as they are served, by resource.
 fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> {
     let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
-    for entry in page.entries {
+    for entry in page.entries.into_iter().filter(|entry| is_object(&entry.key)) {
         let Some(served) = Served::new(&entry.value, entry.revision) else {
             error!(key = %entry.key, "Skipped damaged object");
             continue;
@@ -224,6 +224,11 @@ fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> {
         by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
     }
     by_prefix
+}
+
+/// Whether an object lies under a key, and not something that servers keep for themselves.
+fn is_object(key: &str) -> bool {
+    key.match_indices('/').nth(3).is_some()
 }
 
 /// `/registry/group/resource/` of a key.
@@ -357,6 +362,115 @@ impl ResourceCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_lies_under_a_resource_is_an_object() {
+        assert!(is_object("/registry/core/pods/default/a"));
+        assert!(!is_object("/registry/compact_rev_key"));
+    }
+
+    /// A store whose watches lose their place when told to.
+    struct Forgetful {
+        store: store::Embedded,
+        forget: watch::Sender<bool>,
+    }
+
+    struct Losing(store::Watch, Option<watch::Receiver<bool>>, Revision);
+
+    #[async_trait::async_trait]
+    impl store::Source for Losing {
+        async fn next(&mut self) -> Result<Batch, store::Error> {
+            let Self(inner, forget, after) = self;
+            let forgotten = async {
+                match forget {
+                    Some(forget) => drop(forget.wait_for(|it| *it).await.unwrap()),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = forgotten => Err(store::Error::Compacted { requested: *after, oldest: u64::MAX }),
+                batch = inner.next() => batch,
+            }
+        }
+
+        fn progress_request(&self) -> ProgressRequest {
+            self.0.progress_request()
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Store for Forgetful {
+        async fn current_revision(&self) -> Result<Revision, store::Error> {
+            self.store.current_revision().await
+        }
+
+        async fn get(&self, key: &str, at_least: Revision) -> Result<store::Reading, store::Error> {
+            self.store.get(key, at_least).await
+        }
+
+        async fn list(&self, prefix: &str, options: ListOptions) -> Result<Page, store::Error> {
+            self.store.list(prefix, options).await
+        }
+
+        async fn write(&self, write: store::Write) -> Result<store::Outcome, store::Error> {
+            self.store.write(write).await
+        }
+
+        async fn watch(&self, prefix: &str, after: Revision) -> Result<store::Watch, store::Error> {
+            let inner = self.store.watch(prefix, after).await?;
+            // A watch that is opened after the loss is a good one.
+            let forget = (!*self.forget.borrow()).then(|| self.forget.subscribe());
+            Ok(store::Watch::new(Losing(inner, forget, after)))
+        }
+
+        async fn compact(&self, revision: Revision) -> Result<(), store::Error> {
+            self.store.compact(revision).await
+        }
+
+        async fn close(&self) -> Result<(), store::Error> {
+            self.store.close().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_lost_its_place_is_filled_anew_and_its_watchers_are_told() {
+        let store = store::Embedded::in_memory(store::Options::default()).unwrap();
+        let store = Arc::new(Forgetful { store, forget: watch::channel(false).0 });
+        let object = |name: &str| {
+            let mut object = api::json!({"metadata": {"name": name, "creationTimestamp": "t"}});
+            crate::stored::encode(&mut object).unwrap()
+        };
+        let put = async |name: &str| {
+            let write = store::Write::create(format!("/registry/core/pods/{name}"), object(name));
+            match store.write(write).await.unwrap() {
+                store::Outcome::Done { revision } => revision,
+                conflict => panic!("{conflict:?}"),
+            }
+        };
+        put("old").await;
+        let cache = Cache::start(store.clone()).await.unwrap();
+        let pods = cache.resource("/registry/core/pods/");
+        let before = put("before").await;
+        cache.reach(before).await.unwrap();
+        let place = pods.place_after(before).unwrap();
+        let mut wake = pods.subscribe();
+        wake.borrow_and_update();
+        store.forget.send_replace(true);
+        let missed = put("missed").await;
+        cache.reach(missed).await.unwrap();
+        wake.changed().await.unwrap();
+        assert_eq!(pods.len(), 3);
+        let oldest = cache.started_at.load(Ordering::Acquire);
+        assert_eq!(pods.changes(place, 10).unwrap_err(), TooOld { oldest });
+        // A client that comes back with an older version lists again.
+        assert_eq!(pods.place_after(oldest - 1), Err(TooOld { oldest }));
+        let after = put("after").await;
+        cache.reach(after).await.unwrap();
+        let place = pods.place_after(missed).unwrap();
+        assert_eq!(pods.changes(place, 10).unwrap().len(), 1);
+        store.close().await.unwrap();
+    }
 
     #[test]
     fn prefixes_are_cut_behind_the_resource() {

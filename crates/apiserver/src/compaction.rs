@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use crate::server::Stopping;
 
-/// What all servers write to; it is no object.
-const KEY: &str = "compact_rev_key";
+/// What all servers write to. It is no object, but lies among them: so their watch caches see that the store moved on.
+const KEY: &str = "/registry/compact_rev_key";
 
 /// The turns of one server.
 #[derive(Debug, Default)]
