@@ -12,6 +12,7 @@ mod cel_tree;
 mod expressions;
 mod kubernetes;
 mod protobuf;
+mod tokens;
 
 pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
@@ -19,6 +20,7 @@ pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
 pub use protobuf::kubernetes_protobuf;
+pub use tokens::apiserver_tokens;
 
 /// A target: its name, and the function that panics if its property does not hold.
 pub type Target = (&'static str, fn(&[u8]));
@@ -34,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
     ("kubernetes_protobuf", kubernetes_protobuf),
+    ("apiserver_tokens", apiserver_tokens),
 ];
 
 #[cfg(test)]

@@ -54,7 +54,11 @@ async fn open(etcd: &etcd_server::Server, compaction: Option<Duration>) -> Arc<S
 
 impl Replicas {
     async fn start(compaction: Option<Duration>) -> Self {
-        let etcd = etcd_server::Server::start(1, None);
+        Self::start_on(1, compaction).await
+    }
+
+    async fn start_on(members: usize, compaction: Option<Duration>) -> Self {
+        let etcd = etcd_server::Server::start(members, None);
         let servers = [open(&etcd, compaction).await, open(&etcd, compaction).await];
         Self { etcd, servers }
     }
@@ -228,6 +232,91 @@ async fn a_client_that_moves_sees_every_change_once_and_never_an_older_state() {
     }
     println!("{written} writes, each seen once by 3 watchers");
     assert!(written > 40, "{written}");
+    replicas.stop().await;
+}
+
+/// Counts up in one object, through one server after the other, while writes may be cut off. Gives back what was
+/// acknowledged.
+async fn write_through_trouble(servers: [Arc<Server>; 2], name: String, stop: Arc<AtomicBool>) -> History {
+    let path = format!("/api/v1/namespaces/default/configmaps/{name}");
+    let mut history = History::new();
+    let body = json!({"metadata": {"name": name}, "data": {"count": "0"}});
+    let (status, made) = ask(&servers[0], "POST", "/api/v1/namespaces/default/configmaps", &body).await;
+    assert_eq!(status, 201, "{made}");
+    history.insert(version(&made), 0);
+    for turn in 1_usize.. {
+        if stop.load(Ordering::SeqCst) {
+            return history;
+        }
+        let body = json!({"metadata": {"name": name}, "data": {"count": turn.to_string()}});
+        let (status, written) = ask(&servers[turn % 2], "PUT", &path, &body).await;
+        if status == 200 {
+            history.insert(version(&written), turn as u64);
+        } else {
+            assert!(status == 500 || status == 504, "{status} {written}");
+        }
+    }
+    history
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn with_one_of_three_members_lost_nothing_acknowledged_is() {
+    if is_missing("with_one_of_three_members_lost_nothing_acknowledged_is") {
+        return;
+    }
+    let mut replicas = Replicas::start_on(3, None).await;
+    let servers = replicas.servers.clone();
+    let (_, list) = ask(&servers[0], "GET", "/api/v1/configmaps", &Value::Null).await;
+    let (stop, until) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let watcher = tokio::spawn(watch_and_move(servers.clone(), version(&list), until.clone(), 25));
+    let writers: Vec<_> =
+        (0..3).map(|n| tokio::spawn(write_through_trouble(servers.clone(), format!("w{n}"), stop.clone()))).collect();
+    for member in 0..3 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if member == 1 {
+            replicas.etcd.pause(member, true);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            replicas.etcd.pause(member, false);
+        } else {
+            replicas.etcd.kill(member);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            replicas.etcd.run(member);
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stop.store(true, Ordering::SeqCst);
+    let mut acknowledged = BTreeMap::new();
+    for (n, writer) in writers.into_iter().enumerate() {
+        for (at, count) in writer.await.unwrap() {
+            acknowledged.insert(at, (format!("w{n}"), count));
+        }
+    }
+    // One more, so that there is something to wait for.
+    let started = Instant::now();
+    let last = loop {
+        let body = json!({"metadata": {"name": "end"}, "data": {"count": "0"}});
+        let (status, made) = ask(&servers[0], "POST", "/api/v1/namespaces/default/configmaps", &body).await;
+        if status == 201 {
+            break version(&made);
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{status} {made}");
+        ask(&servers[0], "DELETE", "/api/v1/namespaces/default/configmaps/end", &Value::Null).await;
+    };
+    until.store(last, Ordering::SeqCst);
+    let mut seen = BTreeMap::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for event in watcher.await.unwrap() {
+        let name = event["object"]["metadata"]["name"].as_str().unwrap().to_owned();
+        let count: u64 = event["object"]["data"]["count"].as_str().unwrap().parse().unwrap();
+        // A write that was cut off may come true later, but never behind a later one of the same writer.
+        assert!(name == "end" || counts.insert(name.clone(), count).is_none_or(|before| before < count), "{event}");
+        seen.insert(version(&event["object"]), (name, count));
+    }
+    for (at, written) in &acknowledged {
+        assert_eq!(seen.get(at), Some(written), "lost at {at}");
+    }
+    println!("{} acknowledged, {} seen", acknowledged.len(), seen.len());
+    assert!(acknowledged.len() > 20, "{}", acknowledged.len());
     replicas.stop().await;
 }
 

@@ -75,7 +75,7 @@ async fn visit(network: &Network, client: usize, round: usize) -> usize {
         assert_eq!(response.status(), 200);
         let mut body = response.into_body();
         // Some are read, some are not.
-        if client % 2 == 0 {
+        if client.is_multiple_of(2) {
             body.frame().await.unwrap().unwrap();
         }
         watches.push(body);
@@ -103,7 +103,7 @@ async fn visit(network: &Network, client: usize, round: usize) -> usize {
         requests += 5;
     }
     // Half of the clients leave without a word.
-    if client % 2 == 0 {
+    if client.is_multiple_of(2) {
         for mut watch in watches {
             let _ = tokio::time::timeout(Duration::from_millis(1), watch.frame()).await;
         }
@@ -114,7 +114,9 @@ async fn visit(network: &Network, client: usize, round: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_that_has_passed_leaves_nothing_behind() {
     let seconds = std::env::var("CELPLANE_SOAK_SECONDS").ok().and_then(|it| it.parse().ok()).unwrap_or(5);
-    let network = Network::start().await;
+    // History goes soon, so that memory shows what else is kept.
+    let retention = store::Retention { age_max: Some(Duration::from_secs(5)), ..store::Retention::default() };
+    let network = Network::start_on(store::Options { retention, ..store::Options::default() }).await;
     // The caches of the process, and the changes that the server keeps for watchers, fill first.
     for round in 0..3 {
         visit(&network, round, 1_000_000).await;

@@ -41,9 +41,13 @@ pub fn addresses() -> [IpAddr; 1] {
 
 impl Network {
     pub async fn start() -> Self {
+        Self::start_on(store::Options::default()).await
+    }
+
+    pub async fn start_on(options: store::Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::load_or_create(directory.path(), &addresses()).unwrap();
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(Embedded::in_memory(options).unwrap());
         let server = Server::start(store, Options::default()).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
