@@ -13,6 +13,7 @@ mod cel_tree;
 mod expressions;
 mod kubernetes;
 mod protobuf;
+mod tokens;
 
 pub use apiserver::apiserver_request;
 pub use cel_regex::cel_regex;
@@ -21,6 +22,7 @@ pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
 pub use protobuf::kubernetes_protobuf;
+pub use tokens::apiserver_tokens;
 
 /// A target: its name, and the function that panics if its property does not hold.
 pub type Target = (&'static str, fn(&[u8]));
@@ -37,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     ("kubernetes_schema", kubernetes_schema),
     ("kubernetes_protobuf", kubernetes_protobuf),
     ("apiserver_request", apiserver_request),
+    ("apiserver_tokens", apiserver_tokens),
 ];
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod bootstrap;
 pub mod cache;
 pub mod certificates;
 mod chance;
+mod compaction;
 pub mod conversion;
 mod discovery;
 pub mod fields;

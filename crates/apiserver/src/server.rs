@@ -26,6 +26,7 @@ use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
+use crate::compaction;
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
 use crate::identity::{Authenticator, User, impersonation};
@@ -37,6 +38,9 @@ use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
+
+/// How long a refusal waits for the store.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
@@ -65,6 +69,10 @@ pub struct Options {
     pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the health checks call the store.
+    pub store_name: &'static str,
+    /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
+    pub compaction_interval: Option<Duration>,
 }
 
 impl Default for Options {
@@ -82,6 +90,8 @@ impl Default for Options {
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            store_name: "store",
+            compaction_interval: None,
         }
     }
 }
@@ -134,6 +144,10 @@ impl Server {
     ) -> std::result::Result<Arc<Self>, store::Error> {
         bootstrap::create(&*store).await?;
         let cache = Cache::start(store.clone()).await?;
+        let stopping = watch::channel(false).0;
+        if let Some(interval) = options.compaction_interval {
+            tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
+        }
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
@@ -143,7 +157,7 @@ impl Server {
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
             writes: Semaphore::new(options.writes_max),
-            stopping: watch::channel(false).0,
+            stopping,
             store,
             cache,
             options,
@@ -298,7 +312,8 @@ impl Server {
     /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
     /// the store is away, what the cache knows counts.
     pub(crate) async fn catch_up(&self) {
-        if let Ok(current) = self.store.current_revision().await {
+        let current = tokio::time::timeout(CATCH_UP_TIMEOUT, self.store.current_revision()).await;
+        if let Ok(Ok(current)) = current {
             let _ = self.cache.reach(current).await;
         }
     }
@@ -316,7 +331,7 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Some(target) = target else {
-            return other_paths::answer(self, parts, query, user);
+            return other_paths::answer(self, parts, query, user).await;
         };
         let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
