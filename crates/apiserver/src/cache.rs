@@ -202,6 +202,12 @@ impl ResourceCache {
         self.read().objects.get(key).cloned()
     }
 
+    /// The revision of the last change, 0 if there was none since the start.
+    #[must_use]
+    pub fn newest(&self) -> Revision {
+        self.read().changes.newest()
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -12,6 +12,7 @@ use apiserver::certificates::{Bundle, write_private};
 use apiserver::identity::Authenticator;
 use apiserver::server::listen;
 use apiserver::{Options, Server};
+use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
 use store::{Embedded, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -39,6 +40,9 @@ pub(crate) struct ServerArguments {
     /// Features to turn on or off: Name=true,Name=false
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+    /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
+    #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
+    cel_table_budget: u64,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -82,7 +86,8 @@ impl ServerArguments {
             }
             None => Default::default(),
         };
-        let options = Options { features, tokens, address: address.clone(), ..Options::default() };
+        let table_cost_max = self.cel_table_budget;
+        let options = Options { features, tokens, address: address.clone(), table_cost_max, ..Options::default() };
         let server = Server::start(store, options).await.context("cannot start on the store")?;
         let kubeconfig = self.data_dir.join("admin.kubeconfig");
         let url = format!("https://{address}");
