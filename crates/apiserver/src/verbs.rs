@@ -6,6 +6,7 @@ mod list;
 mod modify;
 mod patch;
 mod read;
+mod reviews;
 mod subresources;
 mod update;
 mod watch;
@@ -61,6 +62,9 @@ impl Call<'_> {
         }
         if self.resource.plural == "bindings" {
             return subresources::bind(&self).await;
+        }
+        if reviews::is_review(self.resource.group) {
+            return reviews::review(&self).await;
         }
         match verb {
             Verb::Get => read::get(&self).await,

@@ -26,7 +26,7 @@ impl Object {
     }
 
     /// Takes fields whose keys are known to differ.
-    pub(super) fn from_distinct(entries: Vec<(Text, Value)>) -> Self {
+    pub(crate) fn from_distinct(entries: Vec<(Text, Value)>) -> Self {
         Self { entries }
     }
 
