@@ -57,7 +57,9 @@ impl Call<'_> {
         if !self.target.subresource.is_empty() {
             return subresources::run(&self, verb).await;
         }
-        if !self.resource.verbs.contains(&verb.name()) {
+        if self.custom.is_some() {
+            self.check_media_type(verb)?;
+        } else if !self.resource.verbs.contains(&verb.name()) {
             return Err(Failure::method_not_allowed());
         }
         if self.resource.plural == "bindings" {
@@ -76,6 +78,16 @@ impl Call<'_> {
             Verb::Delete => delete::delete(&self).await,
             Verb::DeleteCollection => delete::delete_collection(&self).await,
         }
+    }
+
+    /// Custom resources have no protobuf form.
+    fn check_media_type(&self, verb: Verb) -> Result<()> {
+        let content_type = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_protobuf = content_type.is_some_and(|it| it.starts_with("application/vnd.kubernetes.protobuf"));
+        if is_protobuf && matches!(verb, Verb::Create | Verb::Update) {
+            return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
+        }
+        Ok(())
     }
 
     fn cache(&self) -> Arc<ResourceCache> {
