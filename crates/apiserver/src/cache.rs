@@ -299,6 +299,12 @@ impl ResourceCache {
         self.read().objects.get(key).cloned()
     }
 
+    /// The revision of the last change, 0 if there was none since the start.
+    #[must_use]
+    pub fn newest(&self) -> Revision {
+        self.read().changes.newest()
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -487,13 +493,13 @@ mod tests {
         wake.changed().await.unwrap();
         assert_eq!(pods.len(), 3);
         let oldest = cache.started_at.load(Ordering::Acquire);
-        assert_eq!(pods.changes(place, 10).unwrap_err(), TooOld { oldest });
+        assert_eq!(pods.changes(place).unwrap_err(), TooOld { oldest });
         // A client that comes back with an older version lists again.
         assert_eq!(pods.place_after(oldest - 1), Err(TooOld { oldest }));
         let after = put("after").await;
         cache.reach(after).await.unwrap();
         let place = pods.place_after(missed).unwrap();
-        assert_eq!(pods.changes(place, 10).unwrap().len(), 1);
+        assert_eq!(pods.changes(place).unwrap().len(), 1);
         store.close().await.unwrap();
     }
 

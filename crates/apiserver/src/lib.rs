@@ -8,6 +8,7 @@
 //! - `verbs`: get, list, watch, create, update, patch, delete, and what stands below objects; with [`patch`],
 //!   [`fields`] selectors, [`conversion`] between versions, [`meaning`] of kinds, and [`admission`].
 //! - [`stored`] and [`cache`]: how objects lie in the store, and how they are served without decoding them.
+//! - `custom`: resources that users define, served beside the built-in ones.
 //! - [`discovery`](crate::server), [`openapi`], tables: what clients ask to know about all that.
 
 pub mod admission;
@@ -20,6 +21,7 @@ pub mod certificates;
 mod chance;
 mod compaction;
 pub mod conversion;
+mod custom;
 mod discovery;
 pub mod fields;
 pub mod identity;

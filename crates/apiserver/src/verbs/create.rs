@@ -11,7 +11,7 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
-use crate::stored::{self, Served};
+use crate::stored::Served;
 
 /// So often another name is tried if a generated one is taken.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -24,8 +24,13 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let decoded = payload::decode(resource, version, payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let decoded = call.read(payload)?;
+    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    if call.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        let name = metadata::text(&decoded.object, "name");
+        return Err(Failure::forbidden(resource.group, resource.plural, name, why));
+    }
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
     if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -61,13 +66,14 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
+        warnings.extend(call.server.meaning.warnings(resource, &object, None, ""));
         if dry_run {
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
             return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
         }
-        let bytes = stored::encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        let bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         let change = Change::Put { value: bytes.clone(), ttl: call.server.time_to_live(resource) };
         let write = Write { key: key(call, &name), guard: Guard::Absent, change };
         match call.server.store.write(write).await? {
@@ -121,6 +127,9 @@ pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<()>
 
 /// Brings a document of the stored version into its normal form.
 pub(super) fn normalize(call: &Call<'_>, object: &mut Value) {
+    if call.custom.is_some() {
+        return;
+    }
     let api_version = conversion::stored_api_version(call.resource);
     if let Some(of) = api::types::by_api_version(&api_version, call.resource.kind) {
         api::types::normalize(of, object);

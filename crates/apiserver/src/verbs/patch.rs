@@ -10,7 +10,7 @@ use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::payload::{self, FieldValidation, Payload};
+use crate::payload::{FieldValidation, Payload};
 use crate::status::{Failure, Result};
 
 pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> {
@@ -19,6 +19,13 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     }
     let dry_run = call.is_dry_run()?;
     let kind = PatchType::from_headers(call.headers)?;
+    if kind == PatchType::Strategic && call.custom.is_some() {
+        return Err(Failure::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]));
+    }
     if kind == PatchType::Apply {
         return Err(Failure::unsupported_media_type(&[
             "application/json-patch+json",
@@ -50,7 +57,9 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut object = object;
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        change(call, object, old, subresource)
+        let decision = change(call, object, old, subresource)?;
+        warnings.extend(decision.warnings(call, old, subresource));
+        Ok(decision)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))
@@ -99,8 +108,7 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(
     let mut text = patched.clone();
     text.sort_keys();
     let payload = Payload { value: patched, duplicates: Vec::new() };
-    let decoded =
-        payload::decode(call.resource, &call.target.version, payload).map_err(|failure| unfit(call, &text, failure))?;
+    let decoded = call.read(payload).map_err(|failure| unfit(call, &text, failure))?;
     let text = api::json::to_string(&text);
     complaints.extend(decoded.complaints);
     let mut object = decoded.object;

@@ -20,19 +20,23 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let decoded = payload::decode(resource, version, payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let decoded = call.read(payload)?;
+    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     let based_on = BasedOn::of(call, &object)?;
+    let mut told = Vec::new();
     let done = modify(call, dry_run, |old| {
         based_on.check(call, old)?;
-        change(call, object.clone(), old, subresource)
+        let decision = change(call, object.clone(), old, subresource)?;
+        told = decision.warnings(call, old, subresource);
+        Ok(decision)
     })
     .await?;
+    warnings.extend(told);
     Ok(show(call, done)?.with_warnings(warnings))
 }
 

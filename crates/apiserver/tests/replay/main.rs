@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("table", "columns of the kind"),
     ("deletion", "defaults and validation of the kind"),
     ("subresources", "defaults and validation of the kind"),
+    ("crd", "managed fields and apply of custom resources"),
     ("protobuf", "forms that are sent as JSON"),
     ("errors", "reviews, quota, protobuf and impersonation"),
 ];

@@ -15,19 +15,53 @@ use crate::status::{Failure, Result};
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
-        Some(object) => Ok(Answer::json(200, &scale_of(&object.decode()))),
+        Some(object) => Ok(Answer::json(200, &scale_of(call, &call.decode(&object))?)),
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }
 
-/// The Scale of a workload.
-fn scale_of(object: &Value) -> Value {
+/// The Scale of a workload, or of a custom resource that says where its numbers are.
+fn scale_of(call: &Call<'_>, object: &Value) -> Result<Value> {
+    let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+    match custom {
+        Some(scale) => custom_scale(scale, object),
+        None => Ok(workload_scale(object)),
+    }
+}
+
+fn metadata_of(object: &Value) -> Object {
     let mut metadata = Object::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.at(&["metadata", field]) {
             metadata.insert(field, value.clone());
         }
     }
+    metadata
+}
+
+fn custom_scale(scale: &registry::custom_resource::Scale, object: &Value) -> Result<Value> {
+    let missing = || {
+        let path = api::go_text::quote(&scale.spec_replicas);
+        Failure::internal(format!("the spec replicas field {path} does not exist"))
+    };
+    let replicas = scale.wanted(object).map_err(Failure::internal)?.ok_or_else(missing)?;
+    let mut spec = Object::new();
+    if replicas != 0 {
+        spec.insert("replicas", replicas);
+    }
+    let mut status = Object::new();
+    status.insert("replicas", scale.actual(object).map_err(Failure::internal)?.unwrap_or_default());
+    if let Some(selector) = scale.selector(object).map_err(Failure::internal)?.filter(|it| !it.is_empty()) {
+        status.insert("selector", selector);
+    }
+    let metadata = metadata_of(object);
+    Ok(api::json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status
+    }))
+}
+
+fn workload_scale(object: &Value) -> Value {
+    let metadata = metadata_of(object);
     let number = |path: &[&str]| object.at(path).and_then(Value::as_i64).unwrap_or_default();
     let mut spec = Object::new();
     if number(&["spec", "replicas"]) != 0 {
@@ -87,7 +121,7 @@ fn decode(payload: Payload, validation: FieldValidation) -> Result<(Value, Vec<S
 async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
     let done = modify(call, dry_run, |old| {
-        let scale = new(&scale_of(old))?;
+        let scale = new(&scale_of(call, old)?)?;
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));
@@ -100,14 +134,17 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> R
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut object = old.clone();
-        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+        if let Some(scale) = custom {
+            scale.set_wanted(&mut object, replicas).map_err(Failure::internal)?;
+        } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas", replicas);
         }
         change(call, object, old, "")
     })
     .await?;
     Ok(match done {
-        Done::Stored(object) => Answer::json(200, &scale_of(&object.decode())),
-        Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(&value)),
+        Done::Stored(object) => Answer::json(200, &scale_of(call, &call.decode(&object))?),
+        Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(call, &value)?),
     })
 }
