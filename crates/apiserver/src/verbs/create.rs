@@ -3,7 +3,7 @@
 use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
-use super::Call;
+use super::{Call, ownership};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::chance;
@@ -12,6 +12,9 @@ use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::stored::{self, Served};
+
+/// What clients may not set in a new object.
+pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// So often another name is tried if a generated one is taken.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -34,6 +37,23 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
+    for field in SYSTEM_FIELDS {
+        metadata::remove(&mut object, field);
+    }
+    let managed_fields = ownership::create(call, &object);
+    metadata::remove(&mut object, "managedFields");
+    let answer = insert(call, object, managed_fields.as_ref(), dry_run).await?;
+    Ok(answer.with_warnings(warnings))
+}
+
+/// Stores an object that does not exist yet. It is in the stored version, with defaults and without managed fields.
+pub(super) async fn insert(
+    call: &Call<'_>,
+    object: Value,
+    managed_fields: Option<&Value>,
+    dry_run: bool,
+) -> Result<Answer> {
+    let resource = call.resource;
     let stem = metadata::text(&object, "generateName").to_owned();
     let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
@@ -42,9 +62,6 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
         let name = metadata::text(&object, "name").to_owned();
-        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
-            metadata::remove(&mut object, field);
-        }
         metadata::set(&mut object, "uid", chance::uid());
         metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
         admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
@@ -58,11 +75,14 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
+        if let Some(managed_fields) = managed_fields {
+            metadata::set(&mut object, "managedFields", managed_fields.clone());
+        }
         if dry_run {
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
+            return call.answer_value(201, &object);
         }
         let bytes = stored::encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         let change = Change::Put { value: bytes.clone(), ttl: call.server.time_to_live(resource) };
@@ -71,7 +91,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                return Ok(call.answer(201, &served)?.with_warnings(warnings));
+                return call.answer(201, &served);
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
             Outcome::Conflict { current } => {

@@ -5,7 +5,7 @@ use api::json::Value;
 use super::Call;
 use super::create::check_namespace;
 use super::modify::modify;
-use super::update::{BasedOn, change, show};
+use super::update::{BasedOn, Tracking, change, show};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
@@ -17,15 +17,11 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
     }
-    let dry_run = call.is_dry_run()?;
     let kind = PatchType::from_headers(call.headers)?;
     if kind == PatchType::Apply {
-        return Err(Failure::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-        ]));
+        return super::apply::apply(call, subresource).await;
     }
+    let dry_run = call.is_dry_run()?;
     if call.query.has("force") {
         let mut errors = api::field::Errors::new();
         errors.forbidden(api::field::Path::new("force"), "may not be specified for non-apply patch");
@@ -50,7 +46,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut object = object;
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        change(call, object, old, subresource)
+        change(call, object, old, subresource, Tracking::Update)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))

@@ -4,7 +4,7 @@ use api::json::Value;
 
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
-use super::{Call, create};
+use super::{Call, create, ownership};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::conversion;
@@ -30,7 +30,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let based_on = BasedOn::of(call, &object)?;
     let done = modify(call, dry_run, |old| {
         based_on.check(call, old)?;
-        change(call, object.clone(), old, subresource)
+        change(call, object.clone(), old, subresource, Tracking::Update)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))
@@ -108,9 +108,24 @@ impl BasedOn {
     }
 }
 
+/// Whether the document says who owns its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracking {
+    /// It does not: who writes comes to own what changes.
+    Update,
+    /// It does.
+    Done,
+}
+
 /// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
 /// of an object that is being deleted went.
-pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresource: &str) -> Result<Decision> {
+pub(super) fn change(
+    call: &Call<'_>,
+    mut object: Value,
+    old: &Value,
+    subresource: &str,
+    tracking: Tracking,
+) -> Result<Decision> {
     let resource = call.resource;
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
@@ -127,12 +142,15 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
         }
         metadata::copy(&mut object, old, field);
     }
-    for field in ["selfLink", "managedFields"] {
-        metadata::remove(&mut object, field);
-    }
+    metadata::remove(&mut object, "selfLink");
     metadata::copy(&mut object, old, "resourceVersion");
     create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
+    let managed_fields = match tracking {
+        Tracking::Update => ownership::update(call, old, &object, subresource),
+        Tracking::Done => object.at(&["metadata", "managedFields"]).cloned(),
+    };
+    metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
     create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
@@ -145,6 +163,10 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
     admission::validate_update(call.server, resource, &object, old, call.user)?;
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(&mut object, "managedFields", managed_fields);
+        crate::apply::keep_times(&mut object, old);
+    }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
         let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
         let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
