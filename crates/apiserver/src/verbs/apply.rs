@@ -7,7 +7,7 @@ use api::yaml;
 
 use super::create::{SYSTEM_FIELDS, check_namespace, insert, normalize};
 use super::modify::modify;
-use super::update::{BasedOn, Tracking, change, show};
+use super::update::{BasedOn, Tracking, change, check_name, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
 use crate::answer::Answer;
 use crate::apply::{BuiltIn, Refusal, Versions as _, Write, conflict_message};
@@ -36,7 +36,8 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let object = applied(call, &write, &live, &config, force)?;
             let based_on = BasedOn::of(call, &object)?;
             let object = checked(call, object)?;
-            based_on.check(call, old)?;
+            based_on.check_version(call, old)?;
+            check_uid(call, &object, old)?;
             change(call, object, old, subresource, Tracking::Done)
         });
         match changed.await {
@@ -61,7 +62,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         normalize(call, &mut object);
         call.server.meaning.default(call.resource, &mut object);
         call.server.authorizer.authorize(call.user, asked)?;
-        match insert(call, object, managed_fields.as_ref(), dry_run).await {
+        match insert(call, &object, managed_fields.as_ref(), dry_run).await {
             Ok(answer) => return Ok(answer.with_warnings(warnings)),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}
@@ -198,19 +199,22 @@ pub(super) fn refused(refusal: Refusal) -> Box<Failure> {
     }
 }
 
+/// A configuration may name the object that it is for.
+fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<()> {
+    let uid = metadata::text(object, "uid");
+    if uid == metadata::text(old, "uid") {
+        return Ok(());
+    }
+    let mut errors = api::field::Errors::new();
+    let at = api::field::Path::new("metadata");
+    errors.invalid(at.child("uid"), uid, "field is immutable");
+    Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
+}
+
 /// The object in the stored version, if it is the one that the path names.
 fn checked(call: &Call<'_>, mut object: Value) -> Result<Value> {
     check_namespace(call, &mut object)?;
-    let (name, url) = (metadata::text(&object, "name"), call.target.name.as_str());
-    if name.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
-        )));
-    }
-    if name != url {
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
-        return Err(Failure::bad_request(message));
-    }
+    check_name(call, &object)?;
     conversion::to_stored(call.resource, &call.target.version, &mut object);
     Ok(object)
 }

@@ -42,20 +42,24 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     let managed_fields = ownership::create(call, &object);
     metadata::remove(&mut object, "managedFields");
-    let answer = insert(call, object, managed_fields.as_ref(), dry_run).await?;
-    Ok(answer.with_warnings(warnings))
+    let answer = match insert(call, &object, managed_fields.as_ref(), dry_run).await {
+        // Managed fields may be what makes an object too large for the store; it is worth more without them.
+        Err(failure) if failure.code == 413 => insert(call, &object, None, dry_run).await,
+        answer => answer,
+    };
+    Ok(answer?.with_warnings(warnings))
 }
 
 /// Stores an object that does not exist yet. It is in the stored version, with defaults and without managed fields.
 pub(super) async fn insert(
     call: &Call<'_>,
-    object: Value,
+    object: &Value,
     managed_fields: Option<&Value>,
     dry_run: bool,
 ) -> Result<Answer> {
     let resource = call.resource;
-    let stem = metadata::text(&object, "generateName").to_owned();
-    let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
+    let stem = metadata::text(object, "generateName").to_owned();
+    let generated = metadata::text(object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
         let mut object = object.clone();
         if generated {

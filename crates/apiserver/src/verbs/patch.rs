@@ -4,8 +4,7 @@ use api::json::Value;
 
 use super::Call;
 use super::create::check_namespace;
-use super::modify::modify;
-use super::update::{BasedOn, Tracking, change, show};
+use super::update::{BasedOn, change, modify_tracked, show};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
@@ -30,7 +29,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
     check_body(kind, &call.body)?;
     let mut warnings = Vec::new();
-    let done = modify(call, dry_run, |old| {
+    let done = modify_tracked(call, dry_run, |old, tracking| {
         let mut shown = old.clone();
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
         let (object, complaints, text) = apply(call, kind, &shown)?;
@@ -46,7 +45,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut object = object;
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        change(call, object, old, subresource, Tracking::Update)
+        change(call, object, old, subresource, tracking)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))

@@ -28,9 +28,9 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     let based_on = BasedOn::of(call, &object)?;
-    let done = modify(call, dry_run, |old| {
+    let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
-        change(call, object.clone(), old, subresource, Tracking::Update)
+        change(call, object.clone(), old, subresource, tracking)
     })
     .await?;
     Ok(show(call, done)?.with_warnings(warnings))
@@ -44,7 +44,7 @@ pub(super) fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
     }
 }
 
-fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
+pub(super) fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
     let (name, expected) = (metadata::text(object, "name"), call.target.name.as_str());
     if name.is_empty() {
         return Err(Failure::bad_request(format!(
@@ -100,6 +100,11 @@ impl BasedOn {
             );
             return Err(Failure::conflict(call.resource, name, &why));
         }
+        self.check_version(call, old)
+    }
+
+    /// Whether it is the stored object as it is now.
+    pub(super) fn check_version(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let is_set = !matches!(self.version.as_str(), "" | "0");
         if is_set && self.version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));
@@ -115,6 +120,20 @@ pub(super) enum Tracking {
     Update,
     /// It does.
     Done,
+    /// Nobody owns fields: the object would become too large.
+    Dropped,
+}
+
+/// As [`modify`], and once more without managed fields if they make the object too large for the store.
+pub(super) async fn modify_tracked(
+    call: &Call<'_>,
+    dry_run: bool,
+    mut decide: impl FnMut(&Value, Tracking) -> Result<Decision>,
+) -> Result<Done> {
+    match modify(call, dry_run, |old| decide(old, Tracking::Update)).await {
+        Err(failure) if failure.code == 413 => modify(call, dry_run, |old| decide(old, Tracking::Dropped)).await,
+        done => done,
+    }
 }
 
 /// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
@@ -149,6 +168,7 @@ pub(super) fn change(
     let managed_fields = match tracking {
         Tracking::Update => ownership::update(call, old, &object, subresource),
         Tracking::Done => object.at(&["metadata", "managedFields"]).cloned(),
+        Tracking::Dropped => None,
     };
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;

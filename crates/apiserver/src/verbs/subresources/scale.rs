@@ -4,7 +4,7 @@ use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 
 use super::super::modify::{Done, modify};
-use super::super::update::{Tracking, change};
+use super::super::update::{Tracking, change, check_name};
 use super::super::{Call, apply, ownership};
 use crate::answer::Answer;
 use crate::apply::{Element, Scale, Write, to_parent, to_scale};
@@ -67,6 +67,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
         let answer = set(call, |old, now| {
             let applied = write(&manager, now).apply(old, &config, force).map_err(apply::refused)?;
             let scale = applied.object.unwrap_or_else(|| old.clone());
+            check_name(call, &scale)?;
             Ok((
                 decode(Payload { value: scale, duplicates: Vec::new() }, FieldValidation::Ignore)?.0,
                 applied.managed_fields,
