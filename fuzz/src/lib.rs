@@ -3,6 +3,7 @@
 //! Stable Rust builds and tests them; `fuzz_targets/` hands the same functions to libFuzzer.
 //! `docs/fuzzing.md` says how to run them. A found input becomes a case in the crate it concerns.
 
+mod apply;
 mod bindings;
 mod bytes;
 mod cel_regex;
@@ -12,6 +13,7 @@ mod cel_tree;
 mod expressions;
 mod kubernetes;
 
+pub use apply::apply_patches;
 pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
@@ -31,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     ("cel_regex", cel_regex),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
+    ("apply_patches", apply_patches),
 ];
 
 #[cfg(test)]
