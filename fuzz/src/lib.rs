@@ -12,6 +12,7 @@ mod cel_text;
 mod cel_tree;
 mod expressions;
 mod kubernetes;
+mod protobuf;
 
 pub use apply::apply_patches;
 pub use cel_regex::cel_regex;
@@ -19,6 +20,7 @@ pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
+pub use protobuf::kubernetes_protobuf;
 
 /// A target: its name, and the function that panics if its property does not hold.
 pub type Target = (&'static str, fn(&[u8]));
@@ -33,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("cel_regex", cel_regex),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
+    ("kubernetes_protobuf", kubernetes_protobuf),
     ("apply_patches", apply_patches),
 ];
 

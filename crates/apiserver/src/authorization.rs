@@ -65,6 +65,21 @@ impl Authorizer {
         user.is_in("system:masters") || self.rules().allow(user, &request)
     }
 
+    /// Why a request would pass, as reviews say it: empty for those who may do everything; `None` if it would not.
+    #[must_use]
+    pub fn reason(&self, user: &User, request: Request<'_>) -> Option<String> {
+        if user.is_in("system:masters") {
+            return Some(String::new());
+        }
+        self.rules().reason(user, &request)
+    }
+
+    /// Everything that a user may do in a namespace.
+    #[must_use]
+    pub fn rules_of(&self, user: &User, namespace: &str) -> Vec<Rule> {
+        self.rules().of_user(user, namespace)
+    }
+
     /// Whether a user holds everything that rules would grant in a namespace; those that they do not hold.
     #[must_use]
     pub fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
@@ -92,7 +107,7 @@ impl Authorizer {
     }
 }
 
-fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
+pub(crate) fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
     let name = &user.name;
     match request {
         Request::Path { verb, path } => {
@@ -107,7 +122,9 @@ fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
             };
             let group = &target.group;
             let why = format!("User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}");
-            Failure::forbidden(group, &target.resource, &target.name, &why)
+            // The part behind a slash is one that a check names like a part of the resource.
+            let plain = target.resource.split('/').next().unwrap_or_default();
+            Failure::forbidden(group, plain, &target.name, &why)
         }
     }
 }

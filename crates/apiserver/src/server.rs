@@ -4,6 +4,7 @@
 //! front of it.
 
 pub mod listen;
+mod openid;
 mod other_paths;
 
 use std::collections::HashMap;
@@ -17,13 +18,16 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::{Semaphore, watch};
+use tracing::debug;
 
 use crate::answer::Answer;
 use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
-use crate::identity::{Authenticator, User};
+use crate::identity::keys::KeyRing;
+use crate::identity::service_accounts::ServiceAccounts;
+use crate::identity::{Authenticator, User, impersonation};
 use crate::meaning::Meaning;
 use crate::metrics::{Labels, Metrics};
 use crate::negotiation;
@@ -40,6 +44,10 @@ pub struct Options {
     pub features: Features,
     /// Tokens and the users they stand for.
     pub tokens: HashMap<String, User>,
+    /// Who signs service account tokens.
+    pub issuer: String,
+    /// Whom tokens must be meant for; the issuer if empty.
+    pub audiences: Vec<String>,
     /// Where clients find the server, as discovery says it.
     pub address: String,
     /// A longer body is refused.
@@ -59,6 +67,8 @@ impl Default for Options {
         Self {
             features: Features::default(),
             tokens: HashMap::new(),
+            issuer: "https://kubernetes.default.svc".to_owned(),
+            audiences: Vec::new(),
             address: "127.0.0.1:6443".to_owned(),
             body_bytes_max: 3 << 20,
             reads_max: 400,
@@ -77,7 +87,7 @@ pub struct Server {
     pub(crate) meaning: Meaning,
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
-    authenticator: Authenticator,
+    pub(crate) authenticator: Authenticator,
     openapi: OnceLock<OpenApi>,
     reads: Semaphore,
     writes: Semaphore,
@@ -96,16 +106,31 @@ impl Stopping {
 }
 
 impl Server {
-    /// Starts a server on a store: fills the cache, and makes what every cluster has.
+    /// Starts a server on a store: fills the cache, and makes what every cluster has. Service account tokens are signed
+    /// with a key that nobody else knows.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> std::result::Result<Arc<Self>, store::Error> {
+        let keys = KeyRing::generate().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
+        Self::start_with_keys(store, options, keys).await
+    }
+
+    /// As [`Server::start`], with these keys for service account tokens.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn start_with_keys(
+        store: Arc<dyn Store>,
+        options: Options,
+        keys: KeyRing,
+    ) -> std::result::Result<Arc<Self>, store::Error> {
         bootstrap::create(&*store).await?;
         let cache = Cache::start(store.clone()).await?;
+        let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
-            authenticator: Authenticator::new(options.tokens.clone()),
+            authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone()),
             metrics: Metrics::new(),
             openapi: OnceLock::new(),
@@ -136,6 +161,16 @@ impl Server {
         Stopping(self.stopping.subscribe())
     }
 
+    /// Replaces the table of tokens; requests that are under way keep their user.
+    pub fn set_tokens(&self, tokens: HashMap<String, User>) {
+        self.authenticator.set_tokens(tokens);
+    }
+
+    /// Replaces the keys of service account tokens.
+    pub fn set_keys(&self, keys: KeyRing) {
+        self.authenticator.service_accounts.set_keys(keys);
+    }
+
     pub(crate) fn openapi(&self) -> &OpenApi {
         self.openapi.get_or_init(OpenApi::new)
     }
@@ -160,7 +195,10 @@ impl Server {
         };
         let labels = labels_of(&parts.method, target.as_deref());
         let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
-        let answer = answer.unwrap_or_else(Answer::from);
+        let mut answer = answer.unwrap_or_else(Answer::from);
+        if negotiation::wants_protobuf(&parts.headers) {
+            answer = answer.into_protobuf();
+        }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
@@ -183,10 +221,9 @@ impl Server {
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let user = self.authenticator.authenticate(&parts.headers, certificate)?;
-        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            // Acting with the rights of who asks would not be what they meant.
-            return Err(Failure::forbidden("", "users", "", "impersonation is not supported by this server"));
+        let mut user = self.authenticate(&parts.headers, certificate).await?;
+        if let Some(wanted) = impersonation::wanted(&parts.headers)? {
+            user = self.impersonate(parts, target, &user, &wanted).await?;
         }
         let path = parts.uri.path();
         let is_watch = target.is_some_and(|target| target.verb == Some(Verb::Watch));
@@ -219,6 +256,46 @@ impl Server {
         result
     }
 
+    async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
+        if let Ok(user) = self.authenticator.authenticate(headers, certificate) {
+            return Ok(user);
+        }
+        // The account may have been made a moment ago, through another server.
+        self.catch_up().await;
+        let user = self.authenticator.authenticate(headers, certificate);
+        user.map_err(|error| {
+            debug!(err = error, "Unable to authenticate the request");
+            Failure::unauthorized()
+        })
+    }
+
+    async fn impersonate(
+        &self,
+        parts: &http::request::Parts,
+        target: Option<&Target>,
+        user: &User,
+        wanted: &User,
+    ) -> Result<User> {
+        let verb = verb_name(&parts.method, target);
+        let asked = match target {
+            Some(target) => authorization::Request::Resource { verb: &verb, target },
+            None => authorization::Request::Path { verb: &verb, path: parts.uri.path() },
+        };
+        if let Ok(user) = impersonation::impersonate(&self.authorizer, user, wanted, asked) {
+            return Ok(user);
+        }
+        self.catch_up().await;
+        impersonation::impersonate(&self.authorizer, user, wanted, asked)
+    }
+
+    /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
+    /// the store is away, what the cache knows counts.
+    pub(crate) async fn catch_up(&self) {
+        if let Ok(current) = self.store.current_revision().await {
+            let _ = self.cache.reach(current).await;
+        }
+    }
+
     async fn routed<B>(
         self: &Arc<Self>,
         parts: &http::request::Parts,
@@ -234,13 +311,11 @@ impl Server {
         let Some(target) = target else {
             return other_paths::answer(self, parts, query, user);
         };
-        let verb_name = target.verb.map_or_else(|| parts.method.as_str().to_lowercase(), |verb| verb.name().to_owned());
+        let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
         if self.authorizer.authorize(user, asked).is_err() {
-            // The right may have been granted a moment ago: a refusal knows everything that was written before.
-            let current = self.store.current_revision().await?;
-            // An error means that the cache is behind; then what it knows counts.
-            let _ = self.cache.reach(current).await;
+            // The right may have been granted a moment ago.
+            self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
         if !resources::groups().iter().any(|(group, _)| *group == target.group) {
@@ -262,6 +337,12 @@ impl Server {
         let call = Call { server: self, target, resource, query, headers: &parts.headers, user, body, accepted };
         call.run(verb).await
     }
+}
+
+/// The verb of a request, as rules name it.
+fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
+    let verb = target.and_then(|target| target.verb);
+    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }
 
 /// Paths that lead nowhere get no `Status`.

@@ -8,6 +8,7 @@ mod modify;
 mod ownership;
 mod patch;
 mod read;
+mod reviews;
 mod subresources;
 mod update;
 mod watch;
@@ -59,6 +60,9 @@ impl Call<'_> {
         }
         if self.resource.plural == "bindings" {
             return subresources::bind(&self).await;
+        }
+        if reviews::is_review(self.resource.group) {
+            return reviews::review(&self).await;
         }
         match verb {
             Verb::Get => read::get(&self).await,

@@ -4,6 +4,7 @@
 //! versions have in common stands at the top: see [`hoist`]. Columns with `expression` follow KEP-4595.
 
 mod columns;
+pub mod custom_resource;
 mod field_path;
 mod hoist;
 mod lists;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::header::IF_NONE_MATCH;
 
-use super::{Server, not_found};
+use super::{Server, not_found, openid};
 use crate::answer::Answer;
 use crate::authorization::Request;
 use crate::discovery;
@@ -55,6 +55,8 @@ pub(super) fn answer(server: &Arc<Server>, parts: &http::request::Parts, query: 
         ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
         ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
         ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
+        [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
+        ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
             let mut paths: Vec<String> =
                 ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]

@@ -9,6 +9,7 @@ mod policy;
 mod storage;
 mod workloads;
 
+use api::age::human_duration;
 use api::json::Value;
 use api::time::Timestamp;
 
@@ -146,48 +147,6 @@ fn since(time: Option<&str>, now: Timestamp) -> String {
         Some(time) if !time.is_zero() => human_duration(now.seconds.saturating_sub(time.seconds)),
         _ => "<unknown>".to_owned(),
     }
-}
-
-/// Seconds as `5d3h`: at most two units, the finer the shorter.
-fn human_duration(seconds: i64) -> String {
-    if seconds < -1 {
-        return "<invalid>".to_owned();
-    }
-    if seconds < 0 {
-        return "0s".to_owned();
-    }
-    if seconds < 60 * 2 {
-        return format!("{seconds}s");
-    }
-    let minutes = seconds / 60;
-    if minutes < 10 {
-        let rest = seconds % 60;
-        return if rest == 0 { format!("{minutes}m") } else { format!("{minutes}m{rest}s") };
-    }
-    if minutes < 60 * 3 {
-        return format!("{minutes}m");
-    }
-    let hours = seconds / 3600;
-    if hours < 8 {
-        let rest = minutes % 60;
-        return if rest == 0 { format!("{hours}h") } else { format!("{hours}h{rest}m") };
-    }
-    if hours < 48 {
-        return format!("{hours}h");
-    }
-    let (days, rest) = (hours / 24, hours % 24);
-    if hours < 24 * 8 {
-        return if rest == 0 { format!("{days}d") } else { format!("{days}d{rest}h") };
-    }
-    if hours < 24 * 365 * 2 {
-        return format!("{days}d");
-    }
-    let years = hours / 24 / 365;
-    if hours < 24 * 365 * 8 {
-        let rest = days % 365;
-        return if rest == 0 { format!("{years}y") } else { format!("{years}y{rest}d") };
-    }
-    format!("{years}y")
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
+    if crate::negotiation::wants_protobuf(call.headers) {
+        // Events are encoded once for all watchers, as JSON.
+        return Err(crate::negotiation::not_acceptable());
+    }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
         let name = format!("metadata.name={}", call.target.name);

@@ -34,6 +34,7 @@ const FILES: &[(&str, &str)] = &[
     ("table", "columns of the kind"),
     ("deletion", "defaults and validation of the kind"),
     ("subresources", "defaults and validation of the kind"),
+    ("protobuf", "forms that are sent as JSON"),
     ("errors", "reviews, quota, protobuf and impersonation"),
 ];
 

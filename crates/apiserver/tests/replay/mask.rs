@@ -32,8 +32,12 @@ fn walk(value: &mut Value, key: &str) {
             }
         }
         Value::Array(items) => {
-            for item in items {
+            for item in items.iter_mut() {
                 walk(item, key);
+            }
+            if key == "resourceRules" || key == "nonResourceRules" {
+                // They come in the order in which a map of bindings is walked.
+                items.sort_by_key(Value::to_string);
             }
         }
         Value::String(text) => *text = mask_text(key, text),
@@ -46,6 +50,9 @@ fn mask_text(key: &str, text: &str) -> String {
     match key {
         "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "clusterIP" | "clusterIPs"
         | "serverAddress" | "serverRelativeURL" => return format!("<{key}>"),
+        "token" if text == "<JWT>" || text.split('.').count() == 3 => return "<token>".to_owned(),
+        // Several bindings allow it, and any may be named.
+        "reason" if text.starts_with("RBAC: allowed by ") => return "<binding>".to_owned(),
         "description" => return "<text>".to_owned(),
         "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
             return "<build>".to_owned();

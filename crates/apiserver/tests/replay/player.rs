@@ -29,7 +29,8 @@ type Known = HashMap<String, String>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n");
+    let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n<alice token>,alice,u-alice,dev\n";
+    let tokens = Authenticator::parse_tokens(tokens);
     let server = Server::start(store, Options { tokens, ..Options::default() }).await.unwrap();
     let mut known = Known::new();
     let mut outcomes = Vec::new();
@@ -176,7 +177,14 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         Ok(body) => body.unwrap().to_bytes(),
         Err(_) => return Some("the body does not end".to_owned()),
     };
-    let real: Option<Value> = if gzip { None } else { serde_json::from_slice(&body).ok() };
+    let real: Option<Value> = if gzip { None } else { serde_json::from_slice(&body).ok().or_else(|| message(&body)) };
+    let mut recorded = recorded.clone();
+    if let Some(text) = recorded["body_base64"].as_str()
+        && let Some(document) = message(&base64::engine::general_purpose::STANDARD.decode(text).unwrap())
+    {
+        recorded["body"] = document;
+    }
+    let recorded = &recorded;
     if let (Some(recorded), Some(real)) = (recorded.get("body"), &real) {
         learn(recorded, real, "", known);
     }
@@ -217,6 +225,16 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
     mask(&mut wanted);
     mask(&mut real);
     difference(&wanted, &real, "")
+}
+
+/// The document that stands for an object in protobuf.
+fn message(bytes: &[u8]) -> Option<Value> {
+    use api::types::{self, protobuf};
+    let envelope = protobuf::Envelope::read(bytes).ok()?;
+    let of = types::by_api_version(&envelope.api_version, &envelope.kind);
+    let of = of.or_else(|| types::by_kind("meta.k8s.io", "v1", &envelope.kind))?;
+    let document = types::decode(of, &protobuf::read(of, envelope.raw).ok()?).ok()?.value;
+    serde_json::from_str(&api::json::to_string(&document)).ok()
 }
 
 /// The first place where two documents differ.
