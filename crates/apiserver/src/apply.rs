@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 
 use api::json::Value;
 
-pub use self::built_in::{BuiltIn, Scale};
+pub use self::built_in::{BuiltIn, Single};
 pub use self::custom::Custom;
 pub use self::element::Element;
 use self::managers::{Manager, Managers, Operation};
@@ -36,6 +36,7 @@ pub use self::reset::Reset;
 pub use self::scale::{to_parent, to_scale};
 pub use self::set::FieldSet;
 pub use self::shape::Shape;
+use self::walk::Comparison;
 use crate::metadata;
 
 /// Who owns what stood in an object before anything was applied to it.
@@ -115,6 +116,7 @@ impl Write<'_> {
             api_version: self.api_version.to_owned(),
             time: None,
             fields: FieldSet::new(),
+            raw: None,
         }
     }
 
@@ -128,7 +130,7 @@ impl Write<'_> {
         let new_entries = new.at(&["metadata", "managedFields"]).filter(|_| self.subresource.is_empty());
         if new_entries.is_some_and(is_reset) {
             // The client wants to start over; nobody is tracked until something is applied.
-            return self.updated(live, new, Managers::default(), None);
+            return self.updated_from(live, new, Some(Managers::default()), None);
         }
         let given = new_entries.and_then(|entries| Managers::decode(Some(entries)).ok());
         let given = given.filter(|managers| !managers.0.is_empty());
@@ -139,6 +141,7 @@ impl Write<'_> {
         self.updated_from(live, new, managers, entries)
     }
 
+    /// `managers` are those that the client sent, if it sent others than `entries`, which are the stored ones.
     fn updated_from(
         &self,
         live: &Value,
@@ -147,28 +150,49 @@ impl Write<'_> {
         entries: Option<&Value>,
     ) -> Option<Value> {
         let is_new = metadata::text(live, "uid").is_empty();
-        if entries.is_none() && !is_new {
+        if let (None, None, false) = (&managers, entries, is_new) {
+            // Nobody is tracked until something is applied.
             return None;
         }
-        let unchanged = if managers.is_none() { entries } else { None };
-        let managers = managers.or_else(|| Managers::decode(entries).ok()).unwrap_or_default();
+        let Some((shape, comparison)) = self.compare(live, new) else {
+            // What does not fit the schema leaves ownership as it was.
+            return live.at(&["metadata", "managedFields"]).cloned();
+        };
+        let managers = match (managers, entries) {
+            (Some(managers), _) => managers,
+            (None, Some(entries)) => {
+                let is_built_in = !matches!(shape, Shape::Custom { .. });
+                if is_built_in && comparison.is_same() {
+                    return Some(entries.clone());
+                }
+                let writer = self.writer(self.manager, Operation::Update);
+                // Only those who lose or gain something are looked into.
+                let managers = Managers::decode_if(Some(entries), |manager, fields| {
+                    let Comparison { removed, modified, added } = &comparison;
+                    !is_built_in
+                        || manager.api_version != self.api_version
+                        || manager.is_same(&writer)
+                        || [removed, modified, added].into_iter().any(|set| fields_v1::touches(fields, set))
+                });
+                managers.unwrap_or_default()
+            }
+            (None, None) => Managers::default(),
+        };
         if managers.0.is_empty() && !is_new {
             return None;
         }
-        self.updated(live, new, managers, unchanged)
+        self.update_managers(live, new, managers, self.manager, comparison).encode()
     }
 
-    /// `unchanged` are the encoded managers, to be kept if the write changes nothing.
-    fn updated(&self, live: &Value, new: &Value, managers: Managers, unchanged: Option<&Value>) -> Option<Value> {
-        if managers.0.is_empty() && !metadata::text(live, "uid").is_empty() {
-            return None;
+    /// What a write changes; none if the objects do not fit their shape.
+    fn compare(&self, live: &Value, new: &Value) -> Option<(Shape<'_>, Comparison)> {
+        let shape = self.versions.shape(self.api_version)?;
+        if let Shape::Custom { .. } = shape {
+            // Built-in objects have been decoded into their types; these have not.
+            walk::validate(shape, live, walk::Duplicates::Allowed).ok()?;
+            walk::validate(shape, new, walk::Duplicates::Allowed).ok()?;
         }
-        match self.update_managers(live, new, managers, self.manager, unchanged.is_some()) {
-            Updated::Same => unchanged.cloned(),
-            Updated::Managers(managers) => managers.encode(),
-            // What does not fit the schema leaves ownership as it was.
-            Updated::Unfit => live.at(&["metadata", "managedFields"]).cloned(),
-        }
+        Some((shape, self.ownership().compare(live, new, self.api_version)?))
     }
 
     fn update_managers(
@@ -177,21 +201,9 @@ impl Write<'_> {
         new: &Value,
         mut managers: Managers,
         manager: &str,
-        may_be_same: bool,
-    ) -> Updated {
+        comparison: Comparison,
+    ) -> Managers {
         let ownership = self.ownership();
-        let Some(shape) = self.versions.shape(self.api_version) else { return Updated::Unfit };
-        if let Shape::Custom { .. } = shape {
-            // Built-in objects have been decoded into their types; these have not.
-            let fits = |value| walk::validate(shape, value, walk::Duplicates::Allowed).is_ok();
-            if !fits(live) || !fits(new) {
-                return Updated::Unfit;
-            }
-        }
-        let Some(comparison) = ownership.compare(live, new, self.api_version) else { return Updated::Unfit };
-        if may_be_same && comparison.is_same() && !matches!(shape, Shape::Custom { .. }) {
-            return Updated::Same;
-        }
         ownership.reconcile(&mut managers);
         let fields = ownership.update(live, new, self.api_version, comparison, &mut managers);
         if !fields.is_empty() {
@@ -204,7 +216,7 @@ impl Write<'_> {
             managers.0.push(writer);
         }
         managers.cap();
-        Updated::Managers(managers)
+        managers
     }
 
     /// Applies a configuration to an object, which is the empty object of its type if there is none yet.
@@ -249,13 +261,10 @@ impl Write<'_> {
         if managers.0.is_empty() {
             // What stands there so far is owned by someone, so that it is not lost.
             let empty = self.versions.empty(self.api_version);
-            let all = self.update_managers(&empty, live, managers, BEFORE_FIRST_APPLY, false);
-            managers = match all {
-                Updated::Managers(managers) => managers,
-                Updated::Same | Updated::Unfit => {
-                    return Err(Refusal::Unfit("failed to create manager for existing fields".to_owned()));
-                }
+            let Some((_, comparison)) = self.compare(&empty, live) else {
+                return Err(Refusal::Unfit("failed to create manager for existing fields".to_owned()));
             };
+            managers = self.update_managers(&empty, live, managers, BEFORE_FIRST_APPLY, comparison);
         }
         if config.at(&["metadata", "managedFields"]).and_then(Value::as_array).is_some() {
             return Err(Refusal::BadRequest("metadata.managedFields must be nil".to_owned()));
@@ -287,16 +296,6 @@ impl Write<'_> {
     }
 }
 
-/// How a write ended for those who own fields.
-enum Updated {
-    /// Nothing changed.
-    Same,
-    /// These own fields now.
-    Managers(Managers),
-    /// The objects do not fit their schema.
-    Unfit,
-}
-
 /// Whether a client asks for managed fields to be dropped: an empty list, or one empty entry.
 fn is_reset(entries: &Value) -> bool {
     match entries.as_array() {
@@ -320,14 +319,7 @@ pub fn keep_times(object: &mut Value, old: &Value) {
     if entries.len() != before.len() || entries == before {
         return;
     }
-    let equal = entries.iter().zip(before).all(|(new, old)| {
-        let rest = |entry: &'_ Value| -> Vec<(String, Value)> {
-            let fields = entry.as_object().into_iter().flat_map(|fields| fields.iter());
-            fields.filter(|(key, _)| *key != "time").map(|(key, value)| (key.to_owned(), value.clone())).collect()
-        };
-        rest(new) == rest(old)
-    });
-    if !equal {
+    if !entries.iter().zip(before).all(|(new, old)| without_time(new).eq(without_time(old))) {
         return;
     }
     let mut as_before = object.clone();
@@ -335,6 +327,10 @@ pub fn keep_times(object: &mut Value, old: &Value) {
     if as_before == *old {
         *object = as_before;
     }
+}
+
+fn without_time(entry: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    entry.as_object().into_iter().flat_map(|fields| fields.iter()).filter(|(key, _)| *key != "time")
 }
 
 /// The message of an apply that failed because others own fields, and its causes.

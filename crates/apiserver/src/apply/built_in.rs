@@ -69,29 +69,24 @@ fn empty(api_version: &str, kind: &str) -> Value {
     }
 }
 
-/// `autoscaling/v1` Scale, through which the number of replicas is written.
+/// A built-in kind that is no resource of its own: `Scale`, `TokenRequest`.
 #[derive(Debug)]
-pub struct Scale {
+pub struct Single {
+    kind: &'static str,
     reset: Reset,
 }
 
-impl Scale {
-    /// The only one.
+impl Single {
+    /// A kind, whose versions are not converted.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { reset: Reset::nothing() }
+    pub const fn new(kind: &'static str) -> Self {
+        Self { kind, reset: Reset::nothing() }
     }
 }
 
-impl Default for Scale {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Versions for Scale {
+impl Versions for Single {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
-        types::by_api_version(api_version, "Scale").map(Shape::of_type)
+        types::by_api_version(api_version, self.kind).map(Shape::of_type)
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
@@ -99,7 +94,7 @@ impl Versions for Scale {
     }
 
     fn empty(&self, api_version: &str) -> Value {
-        empty(api_version, "Scale")
+        empty(api_version, self.kind)
     }
 
     fn reset(&self) -> &Reset {

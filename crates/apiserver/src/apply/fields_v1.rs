@@ -51,6 +51,24 @@ fn encode_element(element: &Element) -> Text {
     text
 }
 
+/// Whether a set that is written has a path in common with another.
+#[must_use]
+pub fn touches(written: &Value, set: &FieldSet) -> bool {
+    let Value::Object(fields) = written else { return !set.is_empty() };
+    set.nodes().iter().any(|node| {
+        let found = match &node.element {
+            Element::Field(name) => fields.iter().find(|(key, _)| key.strip_prefix("f:") == Some(name)),
+            element => {
+                let key = encode_element(element);
+                fields.iter().find(|(it, _)| *it == key)
+            }
+        };
+        let Some((_, below)) = found else { return false };
+        let is_member = below.as_object().is_none_or(|fields| fields.is_empty() || fields.contains_key("."));
+        node.member && is_member || !node.children.is_empty() && touches(below, &node.children)
+    })
+}
+
 /// Reads a set.
 ///
 /// # Errors
@@ -131,6 +149,23 @@ mod tests {
             r#"{"f:metadata":{"f:labels":{".":{},"f:a/b":{}}},"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}"#,
         );
         round_trip(r#"{"f:set":{"v:\"a\\u003cb\"":{},"v:true":{}},"f:x":{"i:3":{}}}"#);
+    }
+
+    #[test]
+    fn what_is_touched_is_found_without_reading_all() {
+        let text = r#"{"f:a":{".":{},"f:b":{}},"f:l":{"k:{\"n\":1}":{"f:v":{}},"v:\"x\"":{}},"f:s":{}}"#;
+        let written = json::parse(text.as_bytes()).unwrap();
+        let set = decode(&written).unwrap();
+        let mut all = Vec::new();
+        set.for_each(&mut |path| all.push(path.to_vec()));
+        assert_eq!(all.len(), 5);
+        for path in &all {
+            assert!(touches(&written, &FieldSet::of_path(path)), "{path:?}");
+        }
+        for path in [&["l"][..], &["a", "c"], &["t"], &["s", "x"]] {
+            assert!(!touches(&written, &FieldSet::of_names(&[path])), "{path:?}");
+        }
+        assert!(!touches(&written, &FieldSet::new()));
     }
 
     #[test]

@@ -38,9 +38,16 @@ pub struct Manager {
     pub time: Option<String>,
     /// What it owns.
     pub fields: FieldSet,
+    /// The entry as it is written, where nobody has looked into it: then `fields` is empty.
+    pub(super) raw: Option<Box<Value>>,
 }
 
 impl Manager {
+    /// Whether it owns anything.
+    pub(super) fn owns_any(&self) -> bool {
+        self.raw.is_some() || !self.fields.is_empty()
+    }
+
     /// Whether both are entries of the same manager.
     #[must_use]
     pub fn is_same(&self, other: &Manager) -> bool {
@@ -48,6 +55,13 @@ impl Manager {
             && self.operation == other.operation
             && self.subresource == other.subresource
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Reads what it owns, if nobody has yet.
+    pub(super) fn look_into(&mut self) {
+        if let Some(raw) = self.raw.take() {
+            self.fields = raw.get("fieldsV1").and_then(|fields| fields_v1::decode(fields).ok()).unwrap_or_default();
+        }
     }
 
     /// The identity as text, by which managers are ordered.
@@ -102,10 +116,19 @@ impl Managers {
     /// # Errors
     /// The first entry that cannot be understood.
     pub fn decode(entries: Option<&Value>) -> Result<Self, String> {
+        Self::decode_if(entries, |_, _| true)
+    }
+
+    /// Reads the entries, and looks into those for which `is_concerned` holds: it gets the manager without fields, and
+    /// the fields as they are written.
+    pub(super) fn decode_if(
+        entries: Option<&Value>,
+        mut is_concerned: impl FnMut(&Manager, &Value) -> bool,
+    ) -> Result<Self, String> {
         let entries = entries.and_then(Value::as_array).unwrap_or_default();
         let mut managers = Self(Vec::with_capacity(entries.len().saturating_add(1)));
         for (index, entry) in entries.iter().enumerate() {
-            let manager = decode_entry(entry, index)?;
+            let manager = decode_entry(entry, index, &mut is_concerned)?;
             match managers.find(&manager) {
                 Some(same) => *same = manager,
                 None => managers.0.push(manager),
@@ -141,7 +164,7 @@ impl Managers {
                 ))
             })
         });
-        Some(Value::Array(self.0.iter().map(encode_entry).collect()))
+        Some(Value::Array(self.0.into_iter().map(encode_entry).collect()))
     }
 
     /// The managers in the order of their identities.
@@ -158,6 +181,9 @@ impl Managers {
         }
         let (mut updaters, appliers): (Vec<Manager>, Vec<Manager>) =
             std::mem::take(&mut self.0).into_iter().partition(|it| updates(&it));
+        for manager in &mut updaters {
+            manager.look_into();
+        }
         updaters.sort_by_cached_key(|it| (it.seconds(), it.identifier()));
         let mut kept: Vec<Manager> = Vec::with_capacity(updaters.len());
         // The first manager of each version, before it is merged with others.
@@ -199,7 +225,11 @@ impl Managers {
     }
 }
 
-fn decode_entry(entry: &Value, index: usize) -> Result<Manager, String> {
+fn decode_entry(
+    entry: &Value,
+    index: usize,
+    is_concerned: &mut impl FnMut(&Manager, &Value) -> bool,
+) -> Result<Manager, String> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
     let operation = match text("operation") {
         "Apply" => Operation::Apply,
@@ -216,22 +246,30 @@ fn decode_entry(entry: &Value, index: usize) -> Result<Manager, String> {
             return Err(format!("invalid fieldsType {} in managed fields entry {index}", api::go_text::quote(other)));
         }
     }
-    let fields = match entry.get("fieldsV1") {
-        None | Some(Value::Null) => FieldSet::new(),
-        Some(fields) => fields_v1::decode(fields)
-            .map_err(|why| format!("error decoding versioned set from entry {index}: error decoding set: {why}"))?,
-    };
-    Ok(Manager {
+    let mut manager = Manager {
         name: text("manager").to_owned(),
         operation,
         subresource: text("subresource").to_owned(),
         api_version: text("apiVersion").to_owned(),
         time: entry.get("time").and_then(Value::as_str).map(ToOwned::to_owned),
-        fields,
-    })
+        fields: FieldSet::new(),
+        raw: None,
+    };
+    match entry.get("fieldsV1") {
+        None | Some(Value::Null) => {}
+        Some(fields) if is_concerned(&manager, fields) => {
+            manager.fields = fields_v1::decode(fields)
+                .map_err(|why| format!("error decoding versioned set from entry {index}: error decoding set: {why}"))?;
+        }
+        Some(_) => manager.raw = Some(Box::new(entry.clone())),
+    }
+    Ok(manager)
 }
 
-fn encode_entry(manager: &Manager) -> Value {
+fn encode_entry(manager: Manager) -> Value {
+    if let Some(raw) = manager.raw {
+        return *raw;
+    }
     let mut entry = Object::with_capacity(7);
     if !manager.name.is_empty() {
         entry.insert("manager", manager.name.as_str());

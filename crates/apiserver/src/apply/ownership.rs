@@ -77,6 +77,9 @@ impl<'a> Ownership<'a> {
     /// Fits what managers own to the shape of today; those of versions that are gone go.
     pub(super) fn reconcile(&self, managers: &mut Managers) {
         managers.0.retain_mut(|manager| {
+            if manager.raw.is_some() {
+                return true;
+            }
             let Some(shape) = self.versions.shape(&manager.api_version) else { return false };
             if let Some(fields) = walk::reconcile(shape, &manager.fields) {
                 manager.fields = fields;
@@ -101,7 +104,8 @@ impl<'a> Ownership<'a> {
         let mut conflicts = Vec::new();
         let mut left = Vec::with_capacity(managers.0.len());
         for mut manager in std::mem::take(&mut managers.0) {
-            if writer.is_some_and(|writer| writer.is_same(&manager)) {
+            let is_writer = writer.is_some_and(|writer| writer.is_same(&manager));
+            if is_writer || manager.raw.is_some() {
                 left.push(manager);
                 continue;
             }
@@ -132,7 +136,7 @@ impl<'a> Ownership<'a> {
         if !conflicts.is_empty() {
             return Err(conflicts);
         }
-        left.retain(|manager| !manager.fields.is_empty());
+        left.retain(Manager::owns_any);
         managers.0 = left;
         Ok(())
     }

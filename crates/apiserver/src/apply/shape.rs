@@ -263,6 +263,21 @@ impl<'s> Map<'s> {
         self.field(name).or(self.element)
     }
 
+    /// As [`Map::field_or_element`], for fields that are asked for in the order of the type: `hint` is where the last one
+    /// stood.
+    pub(super) fn next_field_or_element(&self, name: &str, hint: &mut usize) -> Option<Shape<'s>> {
+        let Fields::Type(of) = self.fields else { return self.field_or_element(name) };
+        let (before, after) = of.fields.split_at_checked(*hint).unwrap_or((of.fields, &[]));
+        let mut later = after.iter().enumerate();
+        match later.find(|(_, field)| field.name == name) {
+            Some((index, field)) => {
+                *hint = hint.saturating_add(index);
+                Some(Shape::Field(field))
+            }
+            None => before.iter().find(|field| field.name == name).map(Shape::Field).or(self.element),
+        }
+    }
+
     /// Whether the schema names nothing, so that there is nothing to hold against it.
     #[must_use]
     pub fn is_deduced(&self) -> bool {

@@ -133,14 +133,16 @@ fn handle(handled: Handled<'_>, old: Option<&Value>, new: Option<&Value>, out: &
 
 fn fields(map: &Map<'_>, old: Option<&Value>, new: Option<&Value>, out: &mut Level) {
     let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+    let mut hint = 0;
     let mut field = |key: &str, old: Option<&Value>, new: Option<&Value>| {
+        // The common case of fields that did not change.
         if let (Some(old), Some(new)) = (old, new)
-            && scalars_equal(old, new)
+            && old == new
         {
             return;
         }
         let mut below = Level::default();
-        let marks = match map.field_or_element(key) {
+        let marks = match map.next_field_or_element(key, &mut hint) {
             Some(shape) => place(shape, old, new, &mut below),
             None => Marks { added: old.is_none(), removed: new.is_none(), modified: false },
         };
@@ -153,16 +155,6 @@ fn fields(map: &Map<'_>, old: Option<&Value>, new: Option<&Value>, out: &mut Lev
         if old.is_none_or(|old| find(old, key, index).is_none()) {
             field(key, None, Some(value));
         }
-    }
-}
-
-/// The common case of fields that did not change.
-fn scalars_equal(old: &Value, new: &Value) -> bool {
-    match (old, new) {
-        (Value::String(old), Value::String(new)) => old == new,
-        (Value::Int(old), Value::Int(new)) => old == new,
-        (Value::Bool(old), Value::Bool(new)) => old == new,
-        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::modify::{Done, modify};
 use super::super::update::{Tracking, change, check_name};
 use super::super::{Call, apply, ownership};
 use crate::answer::Answer;
-use crate::apply::{Element, Scale, Write, to_parent, to_scale};
+use crate::apply::{Element, Single, Write, to_parent, to_scale};
 use crate::chance;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
@@ -108,7 +108,7 @@ fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> Owned {
 }
 
 fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
-    static VERSIONS: Scale = Scale::new();
+    static VERSIONS: Single = Single::new("Scale");
     let (api_version, kind, subresource) = ("autoscaling/v1", "Scale", "scale");
     Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
 }
