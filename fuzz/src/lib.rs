@@ -4,6 +4,7 @@
 //! `docs/fuzzing.md` says how to run them. A found input becomes a case in the crate it concerns.
 
 mod apiserver;
+mod apply;
 mod bindings;
 mod bytes;
 mod cel_regex;
@@ -16,6 +17,7 @@ mod protobuf;
 mod tokens;
 
 pub use apiserver::apiserver_request;
+pub use apply::apply_patches;
 pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
@@ -40,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     ("kubernetes_protobuf", kubernetes_protobuf),
     ("apiserver_request", apiserver_request),
     ("apiserver_tokens", apiserver_tokens),
+    ("apply_patches", apply_patches),
 ];
 
 #[cfg(test)]
