@@ -23,6 +23,9 @@ use crate::stored::Served;
 /// Where all objects lie.
 pub const ROOT: &str = "/registry/";
 
+/// So many changes from before the start are known to watchers.
+const HISTORY: Revision = 2_000;
+
 /// How long a request waits for a version that has not been reached.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -72,11 +75,23 @@ pub struct TooOld {
 impl Cache {
     /// Reads everything that is stored and follows the store from there until it is closed.
     ///
+    /// It begins a little in the past, so that watchers who knew the server before it was started again can go on.
+    ///
     /// # Errors
     /// Those of the store.
     pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
-        let page = store.list(ROOT, ListOptions::default()).await?;
-        let watch = store.watch(ROOT, page.revision).await?;
+        let current = store.current_revision().await?;
+        let past = current.saturating_sub(HISTORY).max(1);
+        let at = |revision| ListOptions { revision, ..ListOptions::default() };
+        let mut page = store.list(ROOT, at(Some(past))).await;
+        if let Err(store::Error::Compacted { oldest, .. }) = page {
+            page = store.list(ROOT, at(Some(oldest))).await;
+        }
+        if let Err(store::Error::Compacted { .. }) = page {
+            page = store.list(ROOT, at(None)).await;
+        }
+        let page = page?;
+        let mut watch = store.watch(ROOT, page.revision).await?;
         let cache = Arc::new(Self {
             resources: RwLock::default(),
             revision: watch::channel(page.revision).0,
@@ -86,6 +101,10 @@ impl Cache {
         for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
             resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
+        }
+        cache.progress.read().unwrap_or_else(PoisonError::into_inner).reach(current);
+        while cache.revision() < current {
+            cache.apply(watch.next().await?);
         }
         tokio::spawn(follow(Arc::downgrade(&cache), store, watch));
         Ok(cache)
@@ -280,6 +299,12 @@ impl ResourceCache {
         self.read().objects.get(key).cloned()
     }
 
+    /// The revision of the last change, 0 if there was none since the start.
+    #[must_use]
+    pub fn newest(&self) -> Revision {
+        self.read().changes.newest()
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -344,12 +369,18 @@ impl ResourceCache {
         (Snapshot { revision, objects, remaining: 0 }, state.changes.end())
     }
 
-    /// Changes from a place on, at most `max`.
+    /// Changes from a place on, some at a time.
     ///
     /// # Errors
     /// [`TooOld`] if the place is lost.
-    pub fn changes(&self, place: u64, max: usize) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.read().changes.from(place, max)
+    pub fn changes(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.read().changes.from(place)
+    }
+
+    /// How many changes there have been.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        *self.changed.borrow()
     }
 
     /// Tells when there are changes.
@@ -462,13 +493,13 @@ mod tests {
         wake.changed().await.unwrap();
         assert_eq!(pods.len(), 3);
         let oldest = cache.started_at.load(Ordering::Acquire);
-        assert_eq!(pods.changes(place, 10).unwrap_err(), TooOld { oldest });
+        assert_eq!(pods.changes(place).unwrap_err(), TooOld { oldest });
         // A client that comes back with an older version lists again.
         assert_eq!(pods.place_after(oldest - 1), Err(TooOld { oldest }));
         let after = put("after").await;
         cache.reach(after).await.unwrap();
         let place = pods.place_after(missed).unwrap();
-        assert_eq!(pods.changes(place, 10).unwrap().len(), 1);
+        assert_eq!(pods.changes(place).unwrap().len(), 1);
         store.close().await.unwrap();
     }
 

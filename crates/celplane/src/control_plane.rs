@@ -11,6 +11,7 @@ use api::features::Features;
 use apiserver::certificates::{Bundle, write_private};
 use apiserver::server::listen;
 use apiserver::{Options, Server};
+use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
 use store::etcd::{self, Etcd};
 use store::{Embedded, Store};
 use tokio::net::TcpListener;
@@ -45,6 +46,9 @@ pub(crate) struct ServerArguments {
     /// Features to turn on or off: Name=true,Name=false
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+    /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
+    #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
+    cel_table_budget: u64,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -182,6 +186,7 @@ impl ServerArguments {
             issuer: self.identity.service_account_issuer.clone(),
             audiences: self.identity.api_audiences.clone(),
             address: address.clone(),
+            table_cost_max: self.cel_table_budget,
             store_name: if on_etcd { "etcd" } else { "store" },
             compaction_interval: if on_etcd { self.etcd.compaction_interval()? } else { None },
             ..Options::default()

@@ -21,12 +21,11 @@ pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Server;
+use super::patience::Patient;
 use crate::body::Body;
 use crate::certificates::{Bundle, CertificateError};
 use crate::identity::{User, subject};
 
-/// A client must send its certificates and the head of a request within this time.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests that are being handled at the end get so long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most so many connections are open.
@@ -139,14 +138,15 @@ async fn connection(
     mut closing: watch::Receiver<bool>,
 ) -> Result<(), AnyError> {
     stream.set_nodelay(true)?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
+    let stream = tokio::time::timeout(head_timeout, tls.accept(stream)).await??;
     let certificates = stream.get_ref().1.peer_certificates();
     let user = certificates.and_then(|chain| chain.first()).and_then(|certificate| subject(certificate));
     let service = Connection { server, user: user.map(Arc::new) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT).max_buf_size(64 << 10);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream, write_timeout)), service);
     tokio::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return result,

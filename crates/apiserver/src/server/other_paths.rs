@@ -48,6 +48,8 @@ pub(super) async fn answer(
         }
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let customs = server.customs.snapshot();
+    let customs = &*customs;
     let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match segments.as_slice() {
         ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
@@ -58,13 +60,18 @@ pub(super) async fn answer(
         }
         ["api"] => {
             let accepted = negotiation::negotiate(&parts.headers)?;
-            Ok(discovery::api(&accepted, if_none_match, &server.options.address))
+            Ok(discovery::api(&accepted, if_none_match, &server.options.address, customs))
         }
-        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match)),
-        ["api", version] => discovery::group_version("", version),
-        ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
-        ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
-        ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
+        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, customs)),
+        ["api", version] => discovery::group_version("", version, customs),
+        ["apis", group] => Ok(discovery::group(group, customs).unwrap_or_else(not_found)),
+        ["apis", group, version] if resources::has_version(group, version) || customs.has_version(group, version) => {
+            discovery::group_version(group, version, customs)
+        }
+        ["openapi", "v3", rest @ ..] => {
+            let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
+            Ok(answer.unwrap_or_else(not_found))
+        }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
@@ -72,8 +79,8 @@ pub(super) async fn answer(
                 ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
                     .map(ToOwned::to_owned)
                     .to_vec();
-            for (group, versions) in resources::groups() {
-                for version in *versions {
+            for (group, versions) in discovery::all_groups(customs) {
+                for version in versions {
                     paths.push(if group.is_empty() {
                         format!("/api/{version}")
                     } else {

@@ -84,6 +84,12 @@ impl Cluster {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
+    /// Applies manifests.
+    #[track_caller]
+    pub fn apply(&self, manifests: &str) {
+        self.kubectl(&["apply", "-f", "-"], manifests);
+    }
+
     /// Ends the process as a user would, and keeps its data.
     pub fn stop(mut self) -> tempfile::TempDir {
         let id = self.process.id().to_string();
