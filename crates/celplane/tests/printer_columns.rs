@@ -274,11 +274,11 @@ fn a_budget_of_the_request_is_told_as_a_warning() {
     let properties = "{spec: {type: object, properties: {hosts: {type: array, items: {type: string}}}}}";
     cluster.apply(&definition("widgets", "Widget", properties, columns));
     for name in ["a", "b", "c"] {
-        cluster.apply(&object("Widget", name, "spec: {hosts: [x, y, z]}"));
+        cluster.apply(&object("Widget", name, "spec: {hosts: [p, q, r]}"));
     }
     let output = cluster.run(&["get", "widgets"], "");
     let (table, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(errors.contains("exceeded the cost budget of this request"), "{errors}");
     let rows = squeezed(&table);
-    assert_eq!((rows[1].as_str(), rows[3].as_str()), ("a [xx, yy, zz]", "c"));
+    assert_eq!((rows[1].as_str(), rows[3].as_str()), ("a [pp, qq, rr]", "c"));
 }
