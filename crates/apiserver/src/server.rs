@@ -289,14 +289,14 @@ impl Server {
     }
 
     async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
-        if let Ok(user) = self.authenticator.authenticate(headers, certificate) {
-            return Ok(user);
+        let mut user = self.authenticator.authenticate(headers, certificate);
+        if user.as_ref().is_err_and(|refused| refused.by_objects) {
+            // The account may have been made a moment ago, through another server.
+            self.catch_up().await;
+            user = self.authenticator.authenticate(headers, certificate);
         }
-        // The account may have been made a moment ago, through another server.
-        self.catch_up().await;
-        let user = self.authenticator.authenticate(headers, certificate);
-        user.map_err(|error| {
-            debug!(err = error, "Unable to authenticate the request");
+        user.map_err(|refused| {
+            debug!(err = refused.message, "Unable to authenticate the request");
             Failure::unauthorized()
         })
     }
