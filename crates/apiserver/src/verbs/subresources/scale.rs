@@ -147,14 +147,22 @@ fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
     Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
 }
 
+/// The field that holds the number of replicas in a version; none if the version is not known.
+fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
+    let is_it = |version: &str| call.resource.api_version(version) == api_version;
+    let Some(custom) = &call.custom else {
+        return call.resource.versions.iter().any(|it| is_it(it)).then(|| vec!["spec".into(), "replicas".into()]);
+    };
+    let (_, meaning) = custom.all().iter().find(|(version, _)| is_it(version))?;
+    let path = meaning.scale().map_or("", |scale| &scale.spec_replicas);
+    Some(path.split('.').filter(|it| !it.is_empty()).map(Element::from).collect())
+}
+
 /// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
 async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
     let now = chance::now().to_string();
-    let replicas_in = |version: &str| -> Option<Vec<Element>> {
-        let known = call.resource.versions.iter().any(|it| call.resource.api_version(it) == version);
-        known.then(|| vec!["spec".into(), "replicas".into()])
-    };
+    let replicas_in = |version: &str| replicas_in(call, version);
     let done = modify(call, dry_run, |old| {
         let entries = old.at(&["metadata", "managedFields"]);
         let mut old_scale = scale_of(call, old)?;
