@@ -6,6 +6,7 @@
 pub mod listen;
 mod openid;
 mod other_paths;
+mod patience;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,7 @@ use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
+use crate::compaction;
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
 use crate::identity::keys::KeyRing;
@@ -38,6 +40,9 @@ use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
+
+/// How long a refusal waits for the store.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
@@ -60,8 +65,16 @@ pub struct Options {
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
+    /// A client has this long for its certificates, and then for the head of each request.
+    pub head_timeout: Duration,
+    /// A client that takes nothing of what it is sent for this long is cut off.
+    pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the health checks call the store.
+    pub store_name: &'static str,
+    /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
+    pub compaction_interval: Option<Duration>,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
 }
@@ -78,7 +91,11 @@ impl Default for Options {
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            store_name: "store",
+            compaction_interval: None,
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
         }
     }
@@ -133,12 +150,15 @@ impl Server {
     ) -> std::result::Result<Arc<Self>, store::Error> {
         bootstrap::create(&*store).await?;
         let cache = Cache::start(store.clone()).await?;
+        let stopping = watch::channel(false).0;
+        if let Some(interval) = options.compaction_interval {
+            tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
+        }
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         let customs = Arc::new(Customs::new());
-        let (stopping, receiver) = watch::channel(false);
         let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
-        custom::run(controller, Stopping(receiver)).await;
+        custom::run(controller, Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
@@ -303,7 +323,8 @@ impl Server {
     /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
     /// the store is away, what the cache knows counts.
     pub(crate) async fn catch_up(&self) {
-        if let Ok(current) = self.store.current_revision().await {
+        let current = tokio::time::timeout(CATCH_UP_TIMEOUT, self.store.current_revision()).await;
+        if let Ok(Ok(current)) = current {
             let _ = self.cache.reach(current).await;
         }
     }
@@ -324,7 +345,7 @@ impl Server {
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
                 self.wait_for_definitions().await?;
             }
-            return other_paths::answer(self, parts, query, user);
+            return other_paths::answer(self, parts, query, user).await;
         };
         let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
@@ -393,18 +414,18 @@ impl Server {
 
     fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
         let Some(target) = target else {
-            return Labels { verb: method.to_string(), ..Labels::default() };
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
         let builtin = resources::find(&target.group, &target.version, &target.resource);
         let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
         let Some(resource) = builtin.or_else(custom) else {
-            return Labels { verb: method.to_string(), ..Labels::default() };
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
         let verb = match target.verb {
             Some(Verb::Create) => "POST".to_owned(),
             Some(Verb::Update) => "PUT".to_owned(),
             Some(verb) => verb.name().to_uppercase(),
-            None => method.to_string(),
+            None => method_label(method).to_owned(),
         };
         let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
             (false, _) => "resource",
@@ -447,13 +468,34 @@ where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let too_large = || {
+        let message = format!("Request entity too large: limit is {max}");
+        Err(Failure::new(413, "RequestEntityTooLarge", message))
+    };
+    // Nobody needs to send what was announced to be too much.
+    if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
+        return too_large();
+    }
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {max}");
-            Err(Failure::new(413, "RequestEntityTooLarge", message))
-        }
+        Err(error) if error.is::<LengthLimitError>() => too_large(),
         Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
+    }
+}
+
+/// Methods as metrics name them. Clients invent others without end; all of those are one.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => "other",
     }
 }
 

@@ -1,9 +1,11 @@
 //! What can be done with resources: one file per verb, over the store and the watch cache.
 
+mod apply;
 mod create;
 mod delete;
 mod list;
 mod modify;
+mod ownership;
 mod patch;
 mod read;
 mod reviews;

@@ -10,6 +10,7 @@ pub mod column;
 pub mod columns;
 pub mod engine;
 pub mod harness;
+pub mod load;
 pub mod memory;
 pub mod ours;
 pub mod peers;

@@ -14,6 +14,7 @@ use registry::definition_status;
 use store::Revision;
 
 use super::rows;
+use crate::apply::Custom;
 use crate::metadata;
 use crate::resources::Resource;
 use crate::stored::{self, Served};
@@ -158,6 +159,15 @@ impl Serving {
     /// The version's name.
     pub(crate) fn version(&self) -> &'static str {
         self.row.storage_version()
+    }
+
+    /// The versions of the definition, as server-side apply asks for them.
+    pub(crate) fn versions(&self, subresource: &str) -> Custom<'_> {
+        let versions = self.all.iter().map(|(name, meaning)| {
+            let api_version = format!("{}/{name}", self.row.group);
+            (api_version, Some(meaning.schema()))
+        });
+        Custom::new(self.row.kind, versions.collect(), self.meaning.has_status(), subresource)
     }
 
     fn storage_version(&self) -> &'static str {

@@ -3,7 +3,7 @@
 use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
-use super::Call;
+use super::{Call, ownership};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::chance;
@@ -12,6 +12,9 @@ use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::stored::Served;
+
+/// What clients may not set in a new object.
+pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// So often another name is tried if a generated one is taken.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -25,7 +28,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = call.read(payload)?;
-    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
     if call.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         let name = metadata::text(&decoded.object, "name");
@@ -36,20 +39,40 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     if !metadata::text(&object, "resourceVersion").is_empty() {
         return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
     }
-    conversion::to_stored(resource, version, &mut object);
-    normalize(call, &mut object);
+    if !conversion::is_stored(resource, version) {
+        conversion::to_stored(resource, version, &mut object);
+        normalize(call, &mut object);
+    }
     call.server.meaning.default(resource, &mut object);
-    let stem = metadata::text(&object, "generateName").to_owned();
-    let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
+    for field in SYSTEM_FIELDS {
+        metadata::remove(&mut object, field);
+    }
+    let managed_fields = ownership::create(call, &object);
+    metadata::remove(&mut object, "managedFields");
+    let answer = match insert(call, &object, managed_fields.as_ref(), dry_run).await {
+        // Managed fields may be what makes an object too large for the store; it is worth more without them.
+        Err(failure) if failure.code == 413 => insert(call, &object, None, dry_run).await,
+        answer => answer,
+    };
+    Ok(answer?.with_warnings(warnings))
+}
+
+/// Stores an object that does not exist yet. It is in the stored version, with defaults and without managed fields.
+pub(super) async fn insert(
+    call: &Call<'_>,
+    object: &Value,
+    managed_fields: Option<&Value>,
+    dry_run: bool,
+) -> Result<Answer> {
+    let resource = call.resource;
+    let stem = metadata::text(object, "generateName").to_owned();
+    let generated = metadata::text(object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
         let mut object = object.clone();
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
         let name = metadata::text(&object, "name").to_owned();
-        for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
-            metadata::remove(&mut object, field);
-        }
         metadata::set(&mut object, "uid", chance::uid());
         metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
         admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
@@ -63,7 +86,10 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
-        warnings.extend(call.server.meaning.warnings(resource, &object, None, ""));
+        let warnings = call.server.meaning.warnings(resource, &object, None, "");
+        if let Some(managed_fields) = managed_fields {
+            metadata::set(&mut object, "managedFields", managed_fields.clone());
+        }
         if dry_run {
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
@@ -128,8 +154,7 @@ pub(super) fn normalize(call: &Call<'_>, object: &mut Value) {
         return;
     }
     let api_version = conversion::stored_api_version(call.resource);
-    let of = api::types::by_api_version(&api_version, call.resource.kind);
-    if let Some(decoded) = of.and_then(|of| api::types::decode(of, object).ok()) {
-        *object = decoded.value;
+    if let Some(of) = api::types::by_api_version(&api_version, call.resource.kind) {
+        api::types::normalize(of, object);
     }
 }

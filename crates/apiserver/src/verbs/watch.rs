@@ -26,8 +26,6 @@ use crate::status::{Failure, Result};
 use crate::stored::Served;
 use crate::tables;
 
-/// So many changes are taken from the cache at a time.
-const BATCH: usize = 256;
 /// So many batches wait for the connection.
 const BATCHES_WAITING: usize = 4;
 /// The first bookmark comes so soon after the start,
@@ -197,7 +195,7 @@ impl Watcher {
             // What is read of the changes after this is at least as new.
             let reached = self.server.cache.revision();
             wake.borrow_and_update();
-            let changes = match self.cache.changes(place, BATCH) {
+            let changes = match self.cache.changes(place) {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
                 Err(TooOld { .. }) => return,
@@ -252,11 +250,11 @@ impl Watcher {
             return Some(if self.is_plain(change.object.revision) {
                 change.event()
             } else {
-                self.line(change.kind.event_type(), change.decoded().clone(), change.object.revision)
+                self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
             });
         }
-        let was = change.previous.is_some() && self.selection.matches(change.decoded_previous());
-        let is = change.kind != ChangeKind::Deleted && self.selection.matches(change.decoded());
+        let was = change.previous.is_some() && self.selection.matches(&change.decoded_previous());
+        let is = change.kind != ChangeKind::Deleted && self.selection.matches(&change.decoded());
         let kind = match (was, is) {
             (false, false) => return None,
             (false, true) => ChangeKind::Added,
@@ -271,7 +269,7 @@ impl Watcher {
             let known = change.previous.as_ref()?.at_revision(change.object.revision);
             return Some(self.line("DELETED", known.decode(), known.revision));
         }
-        Some(self.line(kind.event_type(), change.decoded().clone(), change.object.revision))
+        Some(self.line(kind.event_type(), change.decoded().as_ref().clone(), change.object.revision))
     }
 
     fn line(&mut self, event_type: &str, mut object: Value, revision: Revision) -> Bytes {

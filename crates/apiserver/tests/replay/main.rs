@@ -28,6 +28,7 @@ const FILES: &[(&str, &str)] = &[
     ("openapi", "protobuf forms and the version 2 document"),
     ("crud", "defaults, validation, apply and tables of the kind"),
     ("patch", "defaults and validation of the kind"),
+    ("ssa", "apply"),
     ("list", "defaults and validation of the kind"),
     ("watch", "defaults and forms of the kind"),
     ("table", "columns of the kind"),

@@ -3,10 +3,12 @@
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 
-use super::super::Call;
 use super::super::modify::{Done, modify};
-use super::super::update::change;
+use super::super::update::{Tracking, change, check_name};
+use super::super::{Call, apply, ownership};
 use crate::answer::Answer;
+use crate::apply::{Element, Single, Write, to_parent, to_scale};
+use crate::chance;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
@@ -84,29 +86,41 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Scale")?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
     let (scale, warnings) = decode(payload, validation)?;
-    set(call, |_| Ok(scale.clone())).await.map(|answer| answer.with_warnings(warnings))
+    let manager = ownership::manager(call);
+    set(call, |old, now| Ok(updated(&manager, now, old, scale.clone())))
+        .await
+        .map(|answer| answer.with_warnings(warnings))
 }
 
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
     let kind = PatchType::from_headers(call.headers)?;
-    set(call, |old| {
+    let manager = ownership::manager(call);
+    if kind == PatchType::Apply {
+        let (config, complaints) = apply::read_request(call)?;
+        let force = call.query.flag("force");
+        let answer = set(call, |old, now| {
+            let applied = write(&manager, now).apply(old, &config, force).map_err(apply::refused)?;
+            let scale = applied.object.unwrap_or_else(|| old.clone());
+            check_name(call, &scale)?;
+            Ok((
+                decode(Payload { value: scale, duplicates: Vec::new() }, FieldValidation::Ignore)?.0,
+                applied.managed_fields,
+            ))
+        });
+        return Ok(answer.await?.with_warnings(complaints));
+    }
+    set(call, |old, now| {
         let patched = match kind {
             PatchType::Json => json_patch(old, &call.body)?,
             PatchType::Merge => merge_patch(old, &call.body)?,
-            PatchType::Strategic => {
+            PatchType::Strategic | PatchType::Apply => {
                 let of = api::types::by_kind("autoscaling", "v1", "Scale");
                 let of = of.ok_or_else(|| Failure::internal("Scale has no type"))?;
                 strategic_merge_patch(old, &call.body, of)?.0
             }
-            PatchType::Apply => {
-                return Err(Failure::unsupported_media_type(&[
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                    "application/strategic-merge-patch+json",
-                ]));
-            }
         };
-        Ok(decode(Payload { value: patched, duplicates: Vec::new() }, FieldValidation::Ignore)?.0)
+        let scale = decode(Payload { value: patched, duplicates: Vec::new() }, FieldValidation::Ignore)?.0;
+        Ok(updated(&manager, now, old, scale))
     })
     .await
 }
@@ -118,10 +132,36 @@ fn decode(payload: Payload, validation: FieldValidation) -> Result<(Value, Vec<S
     Ok((decoded.object, warnings))
 }
 
-async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> Result<Answer> {
+/// A Scale and who owns its fields.
+type Owned = (Value, Option<Value>);
+
+/// Who owns what after an ordinary write.
+fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> Owned {
+    let managed_fields = write(manager, now).update(old, &scale);
+    (scale, managed_fields)
+}
+
+fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
+    static VERSIONS: Single = Single::new("Scale");
+    let (api_version, kind, subresource) = ("autoscaling/v1", "Scale", "scale");
+    Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
+}
+
+/// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
+async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
+    let now = chance::now().to_string();
+    let replicas_in = |version: &str| -> Option<Vec<Element>> {
+        let known = call.resource.versions.iter().any(|it| call.resource.api_version(it) == version);
+        known.then(|| vec!["spec".into(), "replicas".into()])
+    };
     let done = modify(call, dry_run, |old| {
-        let scale = new(&scale_of(call, old)?)?;
+        let entries = old.at(&["metadata", "managedFields"]);
+        let mut old_scale = scale_of(call, old)?;
+        if let Some(entries) = to_scale(entries, &replicas_in) {
+            metadata::set(&mut old_scale, "managedFields", entries);
+        }
+        let (scale, managed_fields) = new(&old_scale, &now)?;
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));
@@ -140,7 +180,12 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> R
         } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas", replicas);
         }
-        change(call, object, old, "")
+        let api_version = call.resource.api_version(&call.target.version);
+        match to_parent(entries, managed_fields.as_ref(), &api_version, &replicas_in) {
+            Some(entries) => metadata::set(&mut object, "managedFields", entries),
+            None => metadata::remove(&mut object, "managedFields"),
+        }
+        change(call, object, old, "", Tracking::Done)
     })
     .await?;
     Ok(match done {
