@@ -132,8 +132,9 @@ impl Server {
         options: Options,
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
+        let opened = store.current_revision().await?;
         bootstrap::create(&*store).await?;
-        let cache = Cache::start(store.clone()).await?;
+        let cache = Cache::start(store.clone(), opened).await?;
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),

@@ -3,10 +3,12 @@
 //! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
 
 mod printers;
+mod rows;
 
 use api::json::{Object, Value};
 
 use self::printers::Printer;
+pub(crate) use self::rows::of_stored;
 use crate::chance;
 use crate::request::Query;
 use crate::resources::Resource;
@@ -17,15 +19,9 @@ use crate::verbs::{Call, partial_metadata};
 pub(crate) fn of_one(call: &Call<'_>, object: Value) -> Result<Value> {
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::metadata::text(&object, "resourceVersion"));
-    of_list(call, std::iter::once(object), metadata)
-}
-
-/// The table of a list.
-pub(crate) fn of_list(call: &Call<'_>, objects: impl Iterator<Item = Value>, metadata: Object) -> Result<Value> {
     let printer = printers::of(call.resource);
-    let rows: Vec<Value> =
-        objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
-    Ok(table(&call.accepted.version, metadata, Some(&printer), rows))
+    let row = row(&printer, call.resource, call.query, &call.accepted.version, object);
+    Ok(table(&call.accepted.version, metadata, Some(&printer), vec![row]))
 }
 
 /// The table that a watch event holds: one row, columns only in the first.

@@ -18,6 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
 
+/// Room for documents that are nested as deep as they may be, also where nothing is optimized.
+const STACK_BYTES: usize = 8 << 20;
+
 /// What the roles that serve the API take from the command line.
 #[derive(clap::Args)]
 pub(crate) struct ServerArguments {
@@ -53,8 +56,12 @@ impl ServerArguments {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        crate::file_limit::raise();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_stack_size(STACK_BYTES)
+            .build()
+            .context("cannot start threads")?;
         runtime.block_on(self.serve(features))
     }
 

@@ -185,8 +185,8 @@ pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) 
     let metadata = list_metadata(call, snapshot, selection);
     match call.accepted.form {
         Form::Table => {
-            let objects = snapshot.objects.iter().map(|(_, object)| object.decode());
-            Ok(Answer::json(200, &tables::of_list(call, objects, metadata)?))
+            let objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
+            Ok(Answer::bytes(200, "application/json", tables::of_stored(call, &objects, metadata)))
         }
         Form::MetadataList | Form::Metadata => {
             if call.accepted.form == Form::Metadata {
