@@ -57,6 +57,9 @@ impl Version {
     /// # Errors
     /// The first rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if let Some(version) = Self::parse_plain(text) {
+            return Ok(version);
+        }
         if text.is_empty() {
             return Err(ParseError("Version string empty".into()));
         }
@@ -86,6 +89,9 @@ impl Version {
     fn complete(text: &str, short_error: &str) -> Result<Self, ParseError> {
         const ZERO: Part<'static> = Part { zero: false, text: "0" };
         let text = text.strip_prefix('v').unwrap_or(text);
+        if let Some(version) = Self::parse_plain(text) {
+            return Ok(version);
+        }
         let mut parts = text.splitn(3, '.');
         let (major, minor, patch) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
         if patch.is_none() && minor.unwrap_or(major).contains(['+', '-']) {
@@ -96,6 +102,30 @@ impl Version {
             minor.map_or(ZERO, without_leading_zeros),
             patch.map_or(ZERO, without_leading_zeros),
         )
+    }
+
+    /// Reads three numbers with dots between, of few digits and without leading zeros: most versions are no more than that.
+    fn parse_plain(text: &str) -> Option<Self> {
+        const SAFE_DIGITS: usize = 18;
+        let mut numbers = [0_u64; 3];
+        let mut at = 0_usize;
+        let mut digits = 0_usize;
+        for byte in text.bytes() {
+            let number = numbers.get_mut(at)?;
+            match byte {
+                b'0'..=b'9' if digits < SAFE_DIGITS && !(digits > 0 && *number == 0) => {
+                    *number = number.wrapping_mul(10).wrapping_add(u64::from(byte & 0xf));
+                    digits = digits.wrapping_add(1);
+                }
+                b'.' if digits > 0 => {
+                    at = at.wrapping_add(1);
+                    digits = 0;
+                }
+                _ => return None,
+            }
+        }
+        let [major, minor, patch] = numbers;
+        (at == 2 && digits > 0).then_some(Self { major, minor, patch, suffix: None })
     }
 
     fn from_parts(major: Part<'_>, minor: Part<'_>, patch: Part<'_>) -> Result<Self, ParseError> {

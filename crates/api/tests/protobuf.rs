@@ -180,6 +180,41 @@ fn unknown_fields_are_passed_over_and_parts_merged() {
 }
 
 #[test]
+fn a_damaged_message_is_read_as_another_or_refused() {
+    let (mut read, mut refused) = (0, 0);
+    for row in recorded() {
+        let text = row.str_at(&["sent"]).or_else(|| row.str_at(&["protobuf"])).unwrap();
+        let mut bytes = base64::decode(text).unwrap();
+        for at in (0..bytes.len()).step_by(3) {
+            let before = bytes[at];
+            for damage in [before ^ 1, before.wrapping_add(8), 0xff] {
+                bytes[at] = damage;
+                match Envelope::read(&bytes) {
+                    Err(_) => refused += 1,
+                    Ok(envelope) => {
+                        let Some(it) = types::by_api_version(&envelope.api_version, &envelope.kind) else { continue };
+                        let value = protobuf::read(it, envelope.raw).ok();
+                        let normal = value.and_then(|value| types::decode(it, &value).ok());
+                        match normal {
+                            None => refused += 1,
+                            Some(normal) => {
+                                let again = protobuf::read(it, &protobuf::write(it, &normal.value)).unwrap();
+                                let again = types::decode(it, &again).unwrap();
+                                let shown = |value: &Value| json::to_string(value).replace(":[]", ":null");
+                                assert_eq!(shown(&again.value), shown(&normal.value));
+                                read += 1;
+                            }
+                        }
+                    }
+                }
+            }
+            bytes[at] = before;
+        }
+    }
+    assert!(read > 1000 && refused > 1000, "{read} {refused}");
+}
+
+#[test]
 fn depth_is_bounded() {
     // spec.versions[0].schema.openAPIV3Schema.not.not…
     let it = type_of("apiextensions.k8s.io/v1", "CustomResourceDefinition");

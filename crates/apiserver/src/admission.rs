@@ -9,6 +9,7 @@ mod node_taints;
 mod priority;
 mod role_escalation;
 mod service_account;
+mod webhook_conversion;
 
 use std::sync::Arc;
 
@@ -67,6 +68,7 @@ pub async fn validate(
     if operation == Operation::Create {
         namespace_lifecycle::validate(server, resource, object).await?;
     }
+    webhook_conversion::validate(resource, object, old)?;
     role_escalation::validate(server, resource, object, old, user)
 }
 
@@ -81,5 +83,6 @@ pub fn validate_update(
     old: &Value,
     user: &User,
 ) -> Result<()> {
+    webhook_conversion::validate(resource, object, Some(old))?;
     role_escalation::validate(server, resource, object, Some(old), user)
 }

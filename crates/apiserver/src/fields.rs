@@ -16,6 +16,8 @@ struct Term {
     field: String,
     equal: bool,
     value: String,
+    /// The field is where its name says: so it is in custom resources.
+    is_plain: bool,
 }
 
 impl Selector {
@@ -33,7 +35,7 @@ impl Selector {
                 return Err(Failure::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'")));
             };
             check(&field, resource)?;
-            terms.push(Term { field, equal, value: unescape(&value) });
+            terms.push(Term { field, equal, value: unescape(&value), is_plain: resource.custom.is_some() });
         }
         Ok(Self { terms })
     }
@@ -48,7 +50,7 @@ impl Selector {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self.terms.as_slice() {
-            [Term { field, equal: true, value }] if field == "metadata.name" => Some(value),
+            [Term { field, equal: true, value, .. }] if field == "metadata.name" => Some(value),
             _ => None,
         }
     }
@@ -56,7 +58,10 @@ impl Selector {
     /// Whether an object, as it is stored, is selected.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (value_of(object, &term.field) == term.value) == term.equal)
+        let value = |term: &Term| {
+            if term.is_plain { plain_value_of(object, &term.field) } else { value_of(object, &term.field) }
+        };
+        self.terms.iter().all(|term| (value(term) == term.value) == term.equal)
     }
 }
 
@@ -95,6 +100,9 @@ fn unescape(value: &str) -> String {
 
 /// The fields that a resource offers beside name and namespace.
 fn offered(resource: &Resource) -> &'static [&'static str] {
+    if let Some(custom) = resource.custom {
+        return custom.selectable_fields;
+    }
     match (resource.group, resource.plural) {
         ("", "pods") => &[
             "spec.nodeName",
@@ -154,12 +162,22 @@ fn check(field: &str, resource: &Resource) -> Result<()> {
         return Ok(());
     }
     // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
-    let own_conversion = !offered.is_empty();
+    let own_conversion = !offered.is_empty() || resource.custom.is_some();
     Err(Failure::bad_request(if own_conversion {
         format!("field label not supported: {field}")
     } else {
         format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     }))
+}
+
+/// The text of a field of a custom resource, empty if it is missing.
+fn plain_value_of(object: &Value, field: &str) -> String {
+    let path: Vec<&str> = field.split('.').collect();
+    match object.at(&path) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.to_string(),
+        Some(other) => other.to_string(),
+    }
 }
 
 /// The text of a field, empty if it is missing.

@@ -8,7 +8,6 @@ use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::printer_column::{self, Object};
 use cel_kubernetes::places::read_schema;
 use cel_kubernetes::schema::TypedSchema;
-use std::fmt::Write as _;
 
 /// The column as an expression.
 pub const EXPRESSION: &str = r#"self.spec.servers.map(s, s.hosts.filter(h, h == "prod.example.com"))"#;
@@ -70,7 +69,8 @@ pub const ALL: [Work; 5] = [
 /// From the schema's types to what expressions may refer to: once per version of a definition.
 fn build_environment() -> Option<Batch> {
     let schema = ready()?.schema;
-    Some(batch(move || printer_column::environment(Dialect::KUBERNETES, &schema)))
+    let language = Dialect::KUBERNETES.language().ok()?;
+    Some(batch(move || printer_column::environment_in(&language, &schema)))
 }
 
 fn compile_expression() -> Option<Batch> {
@@ -101,7 +101,7 @@ fn print_expression() -> Option<Batch> {
     Some(batch(move || {
         text.clear();
         if let Ok(value) = compiled.eval(&Object { schema: &schema, document: &object }).result {
-            _ = write!(text, "{value}");
+            value.append_to(&mut text);
         }
         text.len()
     }))
@@ -129,7 +129,9 @@ fn everything_expression() -> Option<Batch> {
     Some(batch(move || {
         let compiled = environment.compile(EXPRESSION).ok()?;
         let input = Object { schema: &schema, document: &object };
-        Some(compiled.eval(&input).result.ok()?.to_string())
+        let mut text = String::new();
+        compiled.eval(&input).result.ok()?.append_to(&mut text);
+        Some(text)
     }))
 }
 

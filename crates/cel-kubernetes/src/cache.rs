@@ -4,30 +4,46 @@
 //! There is no global cache: whoever evaluates owns one, and hands in its clock.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-
-use lru::LruCache;
 
 /// A monotonic clock, handed in by the owner.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Values by expression, at most so many.
+///
+/// A look that finds its expression copies no text, hashes it once, and waits for nobody but a thread that is just adding to
+/// the same shard.
 pub struct Cache<V, E> {
-    shards: Box<[Mutex<Shard<V, E>>]>,
-    hasher: RandomState,
+    shards: Box<[Shard<V, E>]>,
+    hasher: TextHasher,
     clock: Clock,
     counters: Counters,
 }
 
+/// Apart from each other in memory, so that threads in different shards do not meet.
+#[repr(align(128))]
 struct Shard<V, E> {
-    done: LruCache<Arc<str>, Arc<V>>,
+    capacity: usize,
+    /// By the hash of the expression. Of two expressions with one hash, the later is kept.
+    done: RwLock<HashMap<u64, Entry<V>, BuildHasherDefault<Hashed>>>,
+    /// Counts the looks that found something and the programs that were added: what has the lowest number was used least recently.
+    now: AtomicU64,
+    hits: AtomicU64,
     /// Expressions that a thread is compiling right now.
-    under_way: HashMap<Arc<str>, Arc<Flight<V, E>>>,
+    under_way: Mutex<Flights<V, E>>,
 }
+
+struct Entry<V> {
+    text: Arc<str>,
+    value: Arc<V>,
+    used: AtomicU64,
+}
+
+type Flights<V, E> = HashMap<Arc<str>, Arc<Flight<V, E>>>;
 
 /// One compilation, and those who wait for it.
 struct Flight<V, E> {
@@ -41,7 +57,6 @@ type Landed<V, E> = Option<Result<Arc<V>, E>>;
 
 #[derive(Default)]
 struct Counters {
-    hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
     compile_nanoseconds: AtomicU64,
@@ -68,11 +83,16 @@ impl<V, E: Clone> Cache<V, E> {
     /// A cache of at most `capacity` programs.
     pub fn new(capacity: NonZeroUsize, clock: Clock) -> Self {
         let shard_count = if capacity.get() < SHARDED_FROM { 1 } else { SHARDS };
-        let per_shard = NonZeroUsize::new(capacity.get().div_ceil(shard_count)).unwrap_or(NonZeroUsize::MIN);
-        let shard = || Mutex::new(Shard { done: LruCache::new(per_shard), under_way: HashMap::new() });
+        let shard = |_| Shard {
+            capacity: capacity.get().div_ceil(shard_count),
+            done: RwLock::default(),
+            now: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            under_way: Mutex::default(),
+        };
         Cache {
-            shards: (0..shard_count).map(|_| shard()).collect(),
-            hasher: RandomState::new(),
+            shards: (0..shard_count).map(shard).collect(),
+            hasher: TextHasher::new(),
             clock,
             counters: Counters::default(),
         }
@@ -80,30 +100,44 @@ impl<V, E: Clone> Cache<V, E> {
 
     /// The program of an expression. Of many threads that ask for a new one at once, one compiles and the others wait for it.
     pub fn get_or_compile(&self, text: &str, compile: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
-        let shard = self.shard(text);
-        let mut guard = lock(shard);
-        if let Some(found) = guard.done.get(text) {
-            self.counters.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(found.clone());
+        let hash = self.hasher.hash(text);
+        let shard = self.shard(hash);
+        match shard.find(hash, text) {
+            Some(found) => Ok(found),
+            None => self.compile_once(shard, hash, text, compile),
         }
-        if let Some(flight) = guard.under_way.get(text).cloned() {
-            drop(guard);
+    }
+
+    #[cold]
+    fn compile_once(
+        &self,
+        shard: &Shard<V, E>,
+        hash: u64,
+        text: &str,
+        compile: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Arc<V>, E> {
+        let mut under_way = lock(&shard.under_way);
+        if let Some(flight) = under_way.get(text).cloned() {
+            drop(under_way);
             if let Some(outcome) = flight.wait() {
-                self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                shard.hits.fetch_add(1, Ordering::Relaxed);
                 return outcome;
             }
-            guard = lock(shard);
+            under_way = lock(&shard.under_way);
+        }
+        // A compilation adds its program before it leaves the list of those under way.
+        if let Some(found) = shard.find(hash, text) {
+            return Ok(found);
         }
         let key: Arc<str> = text.into();
         let flight = Arc::new(Flight { outcome: Mutex::new(None), landed: Condvar::new() });
-        guard.under_way.insert(key.clone(), flight.clone());
-        drop(guard);
+        under_way.insert(key.clone(), flight.clone());
+        drop(under_way);
         let landing = Landing { shard, key: &key, flight: &flight };
         let outcome = self.compile(compile);
-        if let Ok(value) = &outcome
-            && lock(shard).done.push(key.clone(), value.clone()).is_some_and(|(evicted, _)| evicted != key)
-        {
-            self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+        if let Ok(value) = &outcome {
+            let evicted = shard.add(hash, key.clone(), value.clone());
+            self.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
         }
         *lock(&flight.outcome) = Some(Some(outcome.clone()));
         drop(landing);
@@ -112,7 +146,7 @@ impl<V, E: Clone> Cache<V, E> {
 
     /// How many programs there are.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).done.len()).sum()
+        self.shards.iter().map(|shard| read(&shard.done).len()).sum()
     }
 
     /// There are none.
@@ -122,12 +156,12 @@ impl<V, E: Clone> Cache<V, E> {
 
     /// What the cache has done so far.
     pub fn statistics(&self) -> Statistics {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Statistics {
-            hits: read(&self.counters.hits),
-            misses: read(&self.counters.misses),
-            evictions: read(&self.counters.evictions),
-            compile_time: Duration::from_nanos(read(&self.counters.compile_nanoseconds)),
+            hits: self.shards.iter().map(|shard| get(&shard.hits)).sum(),
+            misses: get(&self.counters.misses),
+            evictions: get(&self.counters.evictions),
+            compile_time: Duration::from_nanos(get(&self.counters.compile_nanoseconds)),
         }
     }
 
@@ -145,9 +179,89 @@ impl<V, E: Clone> Cache<V, E> {
         clippy::indexing_slicing,
         reason = "the index is taken modulo the number of shards, which is at least one"
     )]
-    fn shard(&self, text: &str) -> &Mutex<Shard<V, E>> {
-        let hash = self.hasher.hash_one(text) as usize;
+    fn shard(&self, hash: u64) -> &Shard<V, E> {
+        // The table looks at the lowest and highest bits.
+        let hash = hash.wrapping_shr(32) as usize;
         &self.shards[hash.checked_rem(self.shards.len()).unwrap_or(0)]
+    }
+}
+
+impl<V, E> Shard<V, E> {
+    /// What was compiled before; now the one used last.
+    fn find(&self, hash: u64, text: &str) -> Option<Arc<V>> {
+        let done = read(&self.done);
+        let entry = done.get(&hash).filter(|entry| *entry.text == *text)?;
+        entry.used.store(self.tick(), Ordering::Relaxed);
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(entry.value.clone())
+    }
+
+    /// Adds a program; answers how many had to go for it.
+    fn add(&self, hash: u64, text: Arc<str>, value: Arc<V>) -> u64 {
+        let mut done = write(&self.done);
+        let entry = Entry { text, value, used: AtomicU64::new(self.tick()) };
+        if done.insert(hash, entry).is_some() {
+            return 1;
+        }
+        if done.len() <= self.capacity {
+            return 0;
+        }
+        // Compiling takes far longer than this look at all entries of the shard.
+        let oldest = done.iter().min_by_key(|(_, entry)| entry.used.load(Ordering::Relaxed)).map(|(hash, _)| *hash);
+        u64::from(oldest.and_then(|oldest| done.remove(&oldest)).is_some())
+    }
+
+    fn tick(&self) -> u64 {
+        self.now.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Mixes eight octets at a time with numbers that nobody knows, so that whoever writes expressions cannot make them collide.
+struct TextHasher {
+    seed: u64,
+    factor: u64,
+}
+
+impl TextHasher {
+    fn new() -> Self {
+        let random = RandomState::new();
+        TextHasher { seed: random.hash_one(0), factor: random.hash_one(1) | 1 }
+    }
+
+    fn mix(&self, hash: u64, word: u64) -> u64 {
+        let product = u128::from(hash ^ word).wrapping_mul(u128::from(self.factor ^ 0x9e37_79b9_7f4a_7c15));
+        (product as u64) ^ (product.wrapping_shr(64) as u64)
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        let (words, rest) = text.as_bytes().as_chunks::<8>();
+        let hash = words.iter().fold(self.seed, |hash, word| self.mix(hash, u64::from_le_bytes(*word)));
+        let mut last = [0; 8];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        let hash = self.mix(hash, u64::from_le_bytes(last));
+        self.mix(hash.wrapping_add(self.seed), text.len() as u64)
+    }
+}
+
+/// The hash of a number that is a hash.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*octet);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -160,6 +274,14 @@ impl<V, E> std::fmt::Debug for Cache<V, E> {
 /// A thread that panicked while it held a lock leaves the maps whole: every change is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<V, E: Clone> Flight<V, E> {
@@ -177,14 +299,14 @@ impl<V, E: Clone> Flight<V, E> {
 
 /// Takes a compilation off the list when it is over, also when it panics.
 struct Landing<'l, V, E> {
-    shard: &'l Mutex<Shard<V, E>>,
+    shard: &'l Shard<V, E>,
     key: &'l Arc<str>,
     flight: &'l Flight<V, E>,
 }
 
 impl<V, E> Drop for Landing<'_, V, E> {
     fn drop(&mut self) {
-        lock(self.shard).under_way.remove(self.key);
+        lock(&self.shard.under_way).remove(self.key);
         lock(&self.flight.outcome).get_or_insert(None);
         self.flight.landed.notify_all();
     }

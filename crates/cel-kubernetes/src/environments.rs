@@ -11,7 +11,7 @@ pub mod validation_rule;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cel::env::EnvError;
+use cel::env::{Builder, Env, EnvError};
 use cel::value::{HostObject, Value};
 
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
@@ -35,22 +35,34 @@ impl Dialect {
     /// What Kubernetes speaks.
     pub const KUBERNETES: Dialect = Dialect { minor: Minor::CURRENT, with_celplane: false };
 
-    fn builder(self) -> cel::env::Builder {
+    /// The dialect's functions, to make several environments from.
+    pub fn language(self) -> Result<Language, EnvError> {
         let builder = libraries::base(self.minor);
-        if self.with_celplane { builder.library(&libraries::celplane::celplane()) } else { builder }
+        let builder = if self.with_celplane { builder.library(&libraries::celplane::celplane()) } else { builder };
+        builder.build().map(Language)
+    }
+}
+
+/// The functions of a dialect, built once: environments made from it share them.
+#[derive(Debug, Clone)]
+pub struct Language(Env);
+
+impl Language {
+    fn builder(&self) -> Builder {
+        self.0.extend()
     }
 }
 
 /// An environment with variables of declared types.
 fn with_variables<const N: usize>(
-    dialect: Dialect,
+    language: &Language,
     variables: [(&'static str, Declared); N],
     result: ResultRule,
     limits: ExpressionLimits,
 ) -> Result<Environment, EnvError> {
     let types = variables.map(|(name, declared)| (name, Arc::new(declared)));
     let types = Arc::new(DeclaredTypes::new(types).with_keywords_as_fields().with_sizes_of_selected_keys());
-    let mut builder = dialect.builder();
+    let mut builder = language.builder();
     for (name, of) in types.variables() {
         builder = builder.variable(name, of.clone());
     }
@@ -60,7 +72,7 @@ fn with_variables<const N: usize>(
 
 /// An environment whose variables all have the type of a schema.
 fn with_schema(
-    dialect: Dialect,
+    language: &Language,
     schema: &TypedSchema,
     variables: &[&'static str],
     result: ResultRule,
@@ -68,7 +80,7 @@ fn with_schema(
 ) -> Result<Environment, EnvError> {
     let roots = variables.iter().map(|variable| (*variable, schema.declared().clone()));
     let types = Arc::new(DeclaredTypes::new(roots).with_keywords_as_fields().with_single_root());
-    let mut builder = dialect.builder();
+    let mut builder = language.builder();
     for variable in variables {
         builder = builder.variable(variable, schema.declared().cel_type.clone());
     }

@@ -17,11 +17,9 @@ pub mod regex;
 pub mod semver;
 pub mod urls;
 
-use std::sync::Arc;
-
 use cel::checker::Validator;
 use cel::cost::Price;
-use cel::env::{Builder, Call, Env, Library, LibraryVersion, NativeFunction, Overload, PlanTime, Prepared};
+use cel::env::{Builder, Call, Env, Library, LibraryVersion, NativeFunction, Overload, PlanTime};
 use cel::value::{EvalError, HostValue, Value};
 
 /// A minor version of Kubernetes 1.
@@ -114,14 +112,6 @@ const fn at_plan_time(plan_time: PlanTime, overload: Overload) -> Overload {
 /// The same overload, computed when the program is planned where all operands are known then.
 const fn computed(overload: Overload) -> Overload {
     at_plan_time(PlanTime::Compute, overload)
-}
-
-/// Code made for one call.
-fn prepared<F>(call: F) -> Prepared
-where
-    F: for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync + 'static,
-{
-    Arc::new(call)
 }
 
 /// The string that an operand is. The evaluator has checked the operands' types, so nobody sees the error.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub use builder::{Builder, EnvError, Library};
 pub use container::Container;
 pub use function::{
-    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepare, Prepared, Resolved,
-    Singleton,
+    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepare, Prepared,
+    PreparedCall, PreparedTest, Resolved, Singleton, TextTest,
 };
 pub use provider::{FieldType, NoTypes, TypeProvider};
 
@@ -37,8 +37,9 @@ pub struct Env(Arc<Inner>);
 struct Inner {
     container: Container,
     variables: NameMap<Variable>,
-    type_values: NameMap<Type>,
-    functions: NameMap<Arc<Function>>,
+    /// Shared with the environments that extend this one, until they add to it.
+    type_values: Arc<NameMap<Type>>,
+    functions: Arc<NameMap<Arc<Function>>>,
     /// The first parts of qualified names of functions.
     function_roots: Roots,
     provider: Arc<dyn TypeProvider>,

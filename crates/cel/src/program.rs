@@ -102,6 +102,9 @@ impl Evaluation<'_> {
 /// Programs with at most this many local variables need no memory from the heap to run.
 const INLINE_SLOTS: usize = 8;
 
+/// Most programs have so few that clearing more would show.
+const FEW_SLOTS: usize = 2;
+
 impl Program {
     /// Plans a checked expression.
     pub fn new(typed: &TypedAst) -> Result<Program, PlanError> {
@@ -134,32 +137,29 @@ impl Program {
         size_of::<Program>().saturating_add(self.root.memory_bytes()).saturating_add(lazies)
     }
 
+    #[inline(always)]
     fn run<'a, T: Tracer<'a>>(
         &'a self,
         input: &'a dyn Activation,
         limits: Limits<'_>,
         tracer: T,
     ) -> (Evaluation<'a>, T) {
-        if self.slot_count == 0 {
-            self.run_in(input, limits, tracer, &mut [])
+        let (mut few, mut more, mut many);
+        let slots: &mut [Slot<'a>] = if self.slot_count == 0 {
+            &mut []
+        } else if self.slot_count <= FEW_SLOTS {
+            few = [const { Slot::Unset }; FEW_SLOTS];
+            &mut few
         } else if self.slot_count <= INLINE_SLOTS {
-            self.run_in(input, limits, tracer, &mut [const { Slot::Unset }; INLINE_SLOTS])
+            more = [const { Slot::Unset }; INLINE_SLOTS];
+            &mut more
         } else {
-            let mut slots = Vec::new();
-            slots.resize_with(self.slot_count, || Slot::Unset);
-            self.run_in(input, limits, tracer, &mut slots)
-        }
-    }
-
-    fn run_in<'a, T: Tracer<'a>>(
-        &'a self,
-        input: &'a dyn Activation,
-        limits: Limits<'_>,
-        tracer: T,
-        slots: &mut [Slot<'a>],
-    ) -> (Evaluation<'a>, T) {
+            many = Vec::new();
+            many.resize_with(self.slot_count, || Slot::Unset);
+            &mut many
+        };
         let mut machine = Machine::new(self, input, limits, slots, tracer);
-        let result = machine.eval(&self.root);
+        let result = machine.eval_root(&self.root);
         (Evaluation { result, cost: machine.cost() }, machine.into_tracer())
     }
 }

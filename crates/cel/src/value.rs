@@ -338,21 +338,34 @@ impl From<String> for Value<'_> {
 /// Prints a value as Go's `%v` prints cel-go's values, for messages such as `no such key: k`; at most its first 256 KiB.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = Shown { out: f, left: bounds::SHOWN_BYTES_MAX };
-        match write_value(&mut out, self) {
-            Err(_) if out.left == 0 => Ok(()),
-            result => result,
-        }
+        write_bounded(f, self)
+    }
+}
+
+impl Value<'_> {
+    /// Appends what [`Display`](fmt::Display) shows to a text: the same, only faster.
+    pub fn append_to(&self, text: &mut String) {
+        // Writing to a text does not fail.
+        _ = write_bounded(text, self);
+    }
+}
+
+fn write_bounded<W: fmt::Write>(out: &mut W, value: &Value<'_>) -> fmt::Result {
+    let mut out = Shown { out, left: bounds::SHOWN_BYTES_MAX };
+    match write_value(&mut out, value) {
+        Err(_) if out.left == 0 => Ok(()),
+        result => result,
     }
 }
 
 /// Stops when enough has been written: a value that shares its parts many times over is small, but its text is not.
-struct Shown<'f, 'g> {
-    out: &'f mut fmt::Formatter<'g>,
+struct Shown<'w, W> {
+    out: &'w mut W,
     left: usize,
 }
 
-impl fmt::Write for Shown<'_, '_> {
+impl<W: fmt::Write> fmt::Write for Shown<'_, W> {
+    #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.left = self.left.saturating_sub(text.len());
         self.out.write_str(text)?;
@@ -360,7 +373,7 @@ impl fmt::Write for Shown<'_, '_> {
     }
 }
 
-fn write_value(f: &mut Shown<'_, '_>, value: &Value<'_>) -> fmt::Result {
+fn write_value<W: fmt::Write>(f: &mut Shown<'_, W>, value: &Value<'_>) -> fmt::Result {
     use fmt::Write as _;
     match value {
         Value::Null => f.write_str("NULL_VALUE"),
@@ -380,16 +393,19 @@ fn write_value(f: &mut Shown<'_, '_>, value: &Value<'_>) -> fmt::Result {
         Value::Timestamp(timestamp) => write!(f, "{timestamp}"),
         Value::List(list) => {
             f.write_str("[")?;
-            for (index, element) in list.iter().enumerate() {
-                f.write_str(if index > 0 { ", " } else { "" })?;
-                write_value(f, &element)?;
+            match list {
+                List::Borrowed(elements) => write_elements(f, elements.iter())?,
+                List::Shared(elements) | List::Meant(elements, _) => write_elements(f, elements.iter())?,
+                List::Host(_) | List::Shaped(..) => write_elements(f, list.iter())?,
             }
             f.write_str("]")
         }
         Value::Map(map) => {
             f.write_str("{")?;
             for (index, (key, value)) in map.entries().into_iter().enumerate() {
-                f.write_str(if index > 0 { ", " } else { "" })?;
+                if index > 0 {
+                    f.write_str(", ")?;
+                }
                 write_value(f, &key)?;
                 f.write_str(": ")?;
                 write_value(f, &value)?;
@@ -408,4 +424,18 @@ fn write_value(f: &mut Shown<'_, '_>, value: &Value<'_>) -> fmt::Result {
         Value::Unknown(unknown) => write!(f, "unknown({})", unknown.names().collect::<Vec<_>>().join(", ")),
         Value::Error(error) => write!(f, "{error}"),
     }
+}
+
+fn write_elements<'v, W: fmt::Write, E: std::borrow::Borrow<Value<'v>>>(
+    f: &mut Shown<'_, W>,
+    elements: impl Iterator<Item = E>,
+) -> fmt::Result {
+    use fmt::Write as _;
+    for (index, element) in elements.enumerate() {
+        if index > 0 {
+            f.write_str(", ")?;
+        }
+        write_value(f, element.borrow())?;
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use api::json::Value;
 use api::structural_schema::Schema;
 use cel::env::EnvError;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment};
-use cel_kubernetes::environments::{Dialect, device, devices, node_affinity, printer_column, toleration};
+use cel_kubernetes::environments::{Dialect, Language, device, devices, node_affinity, printer_column, toleration};
 use cel_kubernetes::schema::TypedSchema;
 
 pub use crate::apiextensions::CompiledRule;
@@ -67,6 +67,10 @@ pub struct Environments {
     node_affinity: Environment,
     device: Environment,
     devices: Environment,
+    /// What columns are written in.
+    language: Language,
+    /// What rules are written in.
+    kubernetes: Language,
 }
 
 impl Environments {
@@ -80,6 +84,8 @@ impl Environments {
             node_affinity: node_affinity::environment(Dialect::CELPLANE)?,
             device: device::environment(Dialect::KUBERNETES)?,
             devices: devices::environment(Dialect::CELPLANE)?,
+            language: Dialect::CELPLANE.language()?,
+            kubernetes: Dialect::KUBERNETES.language()?,
         })
     }
 
@@ -93,7 +99,7 @@ impl Environments {
             Place::NodeAffinity => self.node_affinity.compile(expression),
             Place::DeviceSelector => self.device.compile(expression),
             Place::DeviceConstraint => self.devices.compile(expression),
-            Place::PrinterColumn(schema) => column_environment(schema)?.compile(expression),
+            Place::PrinterColumn(schema) => column_environment(&self.language, schema)?.compile(expression),
         };
         result.map_err(Refusal::from)
     }
@@ -105,16 +111,16 @@ impl Expressions for Environments {
     }
 
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
-        crate::apiextensions::compile_rules(schema, is_resource)
+        crate::apiextensions::compile_rules(&self.kubernetes, schema, is_resource)
     }
 }
 
-fn column_environment(schema: &Value) -> Result<Environment, Refusal> {
+fn column_environment(language: &Language, schema: &Value) -> Result<Environment, Refusal> {
     let internal = |error: String| Refusal::Internal(error);
     let schema = Schema::from_value(schema).map_err(|error| internal(error.to_string()))?;
     let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME)
         .ok_or_else(|| internal("the schema gives the object no type".to_owned()))?;
-    printer_column::environment(Dialect::CELPLANE, &typed).map_err(|error| internal(error.to_string()))
+    printer_column::environment_in(language, &typed).map_err(|error| internal(error.to_string()))
 }
 
 impl From<CompileError> for Refusal {

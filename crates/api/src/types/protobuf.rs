@@ -1,7 +1,7 @@
 //! Objects in protobuf: the form in which some clients send what others send as JSON.
 //!
-//! Driven by the table of types, in both directions: [`read`] gives the JSON document that the JSON path would have
-//! read, which [`decode`](super::decode) brings into its normal form; [`write`] takes a document in normal form. An
+//! Driven by the table of types, in both directions: [`read()`] gives the JSON document that the JSON path would have
+//! read, which [`decode`](super::decode) brings into its normal form; [`write()`] takes a document in normal form. An
 //! object travels in an [`Envelope`] that names its kind. Follows Kubernetes' `runtime.Unknown`, the code that
 //! gogo/protobuf generates for the types, and its error texts.
 

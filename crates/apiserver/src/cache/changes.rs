@@ -123,6 +123,13 @@ impl Changes {
         Self { list: VecDeque::new(), first: 0, bytes: 0, complete_after: revision, newest: 0 }
     }
 
+    /// Forgets everything: changes up to `revision` are unknown, and every place is lost. Gives back the next number.
+    pub(super) fn restart(&mut self, revision: Revision) -> u64 {
+        let first = self.end().saturating_add(1);
+        *self = Self { first, newest: revision, ..Self::new(revision) };
+        self.end()
+    }
+
     /// Adds a change; gives back the number of the next one.
     pub(super) fn push(&mut self, change: Change) -> u64 {
         self.newest = change.object.revision;

@@ -12,10 +12,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::RootCertStore;
 use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
+pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Server;
@@ -51,24 +53,49 @@ pub enum ListenError {
 /// # Errors
 /// [`ListenError`].
 pub fn tls(bundle: &Bundle) -> Result<TlsAcceptor, ListenError> {
+    tls_from_pem(&bundle.server.certificate, &bundle.server.key, bundle.authority.certificate())
+}
+
+/// The TLS configuration for a server certificate with its chain, its key, and the authorities of client certificates.
+///
+/// # Errors
+/// [`ListenError`].
+pub fn tls_from_pem(chain: &str, key: &str, client_authorities: &str) -> Result<TlsAcceptor, ListenError> {
     let provider = Arc::new(ring::default_provider());
+    let unreadable = |what: &str| CertificateError::Unreadable(what.to_owned());
+    let certificates = |pem: &str, what: &str| {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        all.ok().filter(|all| !all.is_empty()).ok_or_else(|| unreadable(what))
+    };
     let mut roots = RootCertStore::empty();
-    let authority =
-        crate::certificates::Pair { certificate: bundle.authority.certificate().to_owned(), key: String::new() };
-    roots.add(authority.certificate_der()?)?;
+    for authority in certificates(client_authorities, "client authority")? {
+        roots.add(authority)?;
+    }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| unreadable("server key"))?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![bundle.server.certificate_der()?], bundle.server.key_der()?)?;
+        .with_single_cert(certificates(chain, "server certificate")?, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Serves connections until `stop` becomes true, then lets requests finish.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, stop: watch::Receiver<bool>) {
+    let (_sender, tls) = watch::channel(tls);
+    serve_rotating(server, listener, tls, stop).await;
+}
+
+/// As [`serve`]; every new connection uses the newest certificates, while old ones live on.
+pub async fn serve_rotating(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: watch::Receiver<TlsAcceptor>,
+    mut stop: watch::Receiver<bool>,
+) {
     let connections = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     let (closing, _) = watch::channel(false);
     loop {
@@ -86,7 +113,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor,
             }
         };
         let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-        let (server, tls, closing) = (server.clone(), tls.clone(), closing.subscribe());
+        let (server, tls, closing) = (server.clone(), tls.borrow().clone(), closing.subscribe());
         tokio::spawn(async move {
             if let Err(error) = connection(server, stream, tls, closing).await {
                 debug!(err = %error, "Connection ended");

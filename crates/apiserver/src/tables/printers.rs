@@ -72,7 +72,7 @@ pub(super) fn of(resource: &Resource) -> Printer {
         ("coordination.k8s.io", "leases") => policy::LEASES,
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => policy::BINDINGS,
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => policy::CREATED,
-        ("apiextensions.k8s.io", "customresourcedefinitions") => policy::CREATED_DATE,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => policy::DEFINITIONS,
         ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICES,
         _ => Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)] },

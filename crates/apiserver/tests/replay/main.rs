@@ -28,11 +28,13 @@ const FILES: &[(&str, &str)] = &[
     ("openapi", "protobuf forms and the version 2 document"),
     ("crud", "defaults, validation, apply and tables of the kind"),
     ("patch", "defaults and validation of the kind"),
+    ("ssa", "apply"),
     ("list", "defaults and validation of the kind"),
     ("watch", "defaults and forms of the kind"),
     ("table", "columns of the kind"),
     ("deletion", "defaults and validation of the kind"),
     ("subresources", "defaults and validation of the kind"),
+    ("crd", "managed fields and apply of custom resources"),
     ("protobuf", "forms that are sent as JSON"),
     ("errors", "reviews, quota, protobuf and impersonation"),
 ];

@@ -33,7 +33,7 @@ const LIMITS: ExpressionLimits =
 
 /// The environment with a variable of each kind.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
-    let mut builder = dialect.builder();
+    let mut builder = dialect.language()?.builder();
     for (name, notation) in VARIABLES {
         builder = builder.variable(name, Type::parse(notation).unwrap_or(Type::Dyn));
     }

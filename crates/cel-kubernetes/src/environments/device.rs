@@ -33,8 +33,12 @@ pub(super) fn with_bindings(
     variable: &'static str,
     declared: Declared,
 ) -> Result<Environment, EnvError> {
-    let mut environment =
-        super::with_variables(dialect, [(variable, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)?;
+    let mut environment = super::with_variables(
+        &dialect.language()?,
+        [(variable, declared)],
+        ResultRule::BoolOrUnknown,
+        ExpressionLimits::PLACEMENT,
+    )?;
     environment.env = environment.env.extend().library(&cel::library::bindings()).build()?;
     Ok(environment)
 }

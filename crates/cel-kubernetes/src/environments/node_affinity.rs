@@ -19,7 +19,12 @@ const LABELS: &str = "labels";
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
     let labels = Declared::map(Declared::string(317), Declared::string(63), 1000);
     let node = Declared::object(TYPE_NAME, [(Name::from_static(LABELS), labels)]);
-    super::with_variables(dialect, [(VARIABLE, node)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
+    super::with_variables(
+        &dialect.language()?,
+        [(VARIABLE, node)],
+        ResultRule::BoolOrUnknown,
+        ExpressionLimits::PLACEMENT,
+    )
 }
 
 /// A node, as node affinity expressions see it.
@@ -31,7 +36,11 @@ pub struct Node<'n> {
 
 impl Activation for Node<'_> {
     fn resolve(&self, name: &str) -> Option<Value<'_>> {
-        (name == VARIABLE).then_some(Value::Object(self))
+        self.object(name).map(Value::Object)
+    }
+
+    fn object(&self, name: &str) -> Option<&dyn HostObject> {
+        if name == VARIABLE { Some(self) } else { None }
     }
 }
 

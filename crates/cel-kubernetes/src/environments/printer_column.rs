@@ -4,7 +4,7 @@ use cel::env::EnvError;
 use cel::program::Activation;
 use cel::value::Value;
 
-use super::Dialect;
+use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 use crate::schema::TypedSchema;
 
@@ -20,7 +20,12 @@ pub const LIMITS: ExpressionLimits =
 
 /// The environment of columns over objects of a schema.
 pub fn environment(dialect: Dialect, schema: &TypedSchema) -> Result<Environment, EnvError> {
-    super::with_schema(dialect, schema, &[VARIABLE], ResultRule::Any, LIMITS)
+    environment_in(&dialect.language()?, schema)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language, schema: &TypedSchema) -> Result<Environment, EnvError> {
+    super::with_schema(language, schema, &[VARIABLE], ResultRule::Any, LIMITS)
 }
 
 /// A custom resource, as columns see it.

@@ -26,7 +26,12 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
             (Name::from_static("timeAdded"), Declared::scalar(Type::Timestamp, 0, 12)),
         ],
     );
-    super::with_variables(dialect, [(VARIABLE, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
+    super::with_variables(
+        &dialect.language()?,
+        [(VARIABLE, declared)],
+        ResultRule::BoolOrUnknown,
+        ExpressionLimits::PLACEMENT,
+    )
 }
 
 /// A taint, as toleration expressions see it.
@@ -44,7 +49,11 @@ pub struct Taint<'t> {
 
 impl Activation for Taint<'_> {
     fn resolve(&self, name: &str) -> Option<Value<'_>> {
-        (name == VARIABLE).then_some(Value::Object(self))
+        self.object(name).map(Value::Object)
+    }
+
+    fn object(&self, name: &str) -> Option<&dyn HostObject> {
+        if name == VARIABLE { Some(self) } else { None }
     }
 }
 
@@ -55,10 +64,16 @@ impl HostObject for Taint<'_> {
 
     fn get(&self, field: &str) -> Option<Value<'_>> {
         match field {
-            "key" => Some(Value::str(self.key)),
-            "value" => Some(Value::str(self.value)),
-            "effect" => Some(Value::str(self.effect)),
             "timeAdded" => self.time_added.map(Value::Timestamp),
+            _ => self.text(field).map(Value::str),
+        }
+    }
+
+    fn text(&self, field: &str) -> Option<&str> {
+        match field {
+            "key" => Some(self.key),
+            "value" => Some(self.value),
+            "effect" => Some(self.effect),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use cel::program::Activation;
 use cel::types::Type;
 use cel::value::Value;
 
-use super::{Dialect, printer_column};
+use super::{Dialect, Language, printer_column};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 use crate::schema::TypedSchema;
 
@@ -23,8 +23,18 @@ pub fn environment(
     optional_old_self: bool,
     result: ResultRule,
 ) -> Result<Environment, EnvError> {
+    environment_in(&dialect.language()?, schema, optional_old_self, result)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(
+    language: &Language,
+    schema: &TypedSchema,
+    optional_old_self: bool,
+    result: ResultRule,
+) -> Result<Environment, EnvError> {
     let variables = &[printer_column::VARIABLE, OLD_VARIABLE];
-    let mut environment = super::with_schema(dialect, schema, variables, result, LIMITS)?;
+    let mut environment = super::with_schema(language, schema, variables, result, LIMITS)?;
     if optional_old_self {
         let of = Type::optional(schema.declared().cel_type.clone());
         environment.env = environment.env.extend().variable(OLD_VARIABLE, of).build()?;

@@ -6,13 +6,13 @@
 use api::semver::{Version, VersionRange};
 use cel::checker::{CustomValidator, TypedAst, Validator};
 use cel::cost::{Cost, Price, STRING_TRAVERSAL_FACTOR};
-use cel::env::{Library, Overload, PlanTime, Prepared};
+use cel::env::{Library, Overload, PlanTime, PreparedCall};
 use cel::source::Issues;
 use cel::syntax::ast::{ExprId, ExprKind, Literal, Name};
 use cel::syntax::macros::{Arity, ExpandResult, Expansion, Macro};
 use cel::value::{EvalError, Value};
 
-use super::{at_plan_time, library, native, prepared, price, text};
+use super::{at_plan_time, library, native, price, text};
 
 /// The library.
 pub fn celplane() -> Library {
@@ -31,15 +31,15 @@ const COMPARE_PRICE: Price = Price::Sized {
 static OVERLOADS: &[Overload] = &[at_plan_time(
     PlanTime::Prepare(prepare_compare),
     native("celplane_semver_compare", ":semver.compare(string, string) -> bool", COMPARE_PRICE, |operands| {
-        compare(&parse_range(text(operands, 1)?)?, operands)
+        compare(&parse_range(text(operands, 1)?)?, text(operands, 0)?).map(Value::Bool)
     }),
 )];
 
 static MACROS: &[Macro] = &[Macro::global("format", Arity::Variadic, expand_format)];
 
-fn prepare_compare(constants: &[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>> {
+fn prepare_compare(constants: &[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>> {
     let range = constants.get(1).copied().flatten()?.as_str()?;
-    Some(parse_range(range).map(|range| prepared(move |operands| compare(&range, operands))))
+    Some(parse_range(range).map(|range| PreparedCall::test(move |version| compare(&range, version))))
 }
 
 fn parse_range(text: &str) -> Result<VersionRange, EvalError> {
@@ -49,9 +49,9 @@ fn parse_range(text: &str) -> Result<VersionRange, EvalError> {
     })
 }
 
-fn compare<'v>(range: &VersionRange, operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
-    match Version::parse_tolerant(text(operands, 0)?) {
-        Ok(version) => Ok(Value::Bool(range.matches(&version))),
+fn compare(range: &VersionRange, version: &str) -> Result<bool, EvalError> {
+    match Version::parse_tolerant(version) {
+        Ok(version) => Ok(range.matches(&version)),
         Err(error) => Err(EvalError::other(error.to_string())),
     }
 }

@@ -4,12 +4,12 @@
 //! `apiserver/pkg/cel/library/regex.go`; the syntax is RE2's, see [`cel::regex`].
 
 use cel::cost::{CallEstimate, Price, STRING_TRAVERSAL_FACTOR, Size};
-use cel::env::{Library, Overload, PlanTime, Prepared};
+use cel::env::{Library, Overload, PlanTime, PreparedCall};
 use cel::regex::Regex;
 use cel::value::{EvalError, Value};
 
 use super::price::{self, REGEX_FACTOR};
-use super::{at_plan_time, int, library, native, prepared, text};
+use super::{at_plan_time, int, library, native, text};
 
 /// The library.
 pub fn regex() -> Library {
@@ -50,10 +50,10 @@ static OVERLOADS: &[Overload] = &[
 
 type Find = for<'v> fn(&Regex, &[Value<'v>]) -> Result<Value<'v>, EvalError>;
 
-fn prepare(constants: &[Option<&Value<'static>>], find: Find) -> Option<Result<Prepared, EvalError>> {
+fn prepare(constants: &[Option<&Value<'static>>], find: Find) -> Option<Result<PreparedCall, EvalError>> {
     let pattern = constants.get(1).copied().flatten()?.as_str()?;
     Some(match Regex::new(pattern) {
-        Ok(regex) => Ok(prepared(move |operands| find(&regex, operands))),
+        Ok(regex) => Ok(PreparedCall::new(move |operands| find(&regex, operands))),
         Err(error) => Err(EvalError::other(error.to_string())),
     })
 }

@@ -86,9 +86,22 @@ fn meaning_of(schema: &Schema) -> ListMeaning {
     }
 }
 
+/// Among so few properties, comparing lengths first is faster than halving.
+const SCANNED_MAX: usize = 12;
+
 impl Shape {
     /// A document of this shape as a value.
     pub(crate) fn value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
+        match (&self.kind, document) {
+            (Kind::Text, json::Value::String(text)) => Value::str(text),
+            (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
+            (Kind::List(_, ListMeaning::Atomic), json::Value::Array(_)) => Value::List(List::Shaped(document, self)),
+            _ => self.other_value(document),
+        }
+    }
+
+    #[inline(never)]
+    fn other_value<'v>(&'v self, document: &'v json::Value) -> Value<'v> {
         if document.is_null() {
             return if self.nullable {
                 Value::Null
@@ -97,10 +110,8 @@ impl Shape {
             };
         }
         match (&self.kind, document) {
-            (Kind::Text, json::Value::String(text)) => Value::str(text),
             (Kind::Integer, json::Value::Int(number)) => Value::Int(*number),
             (Kind::Boolean, json::Value::Bool(truth)) => Value::Bool(*truth),
-            (Kind::Object(_) | Kind::Map(_), json::Value::Object(_)) => Value::Map(Map::Shaped(document, self)),
             (Kind::List(_, ListMeaning::Invalid(meaning)), json::Value::Array(_)) => {
                 failed(&format!("invalid x-kubernetes-list-type, expected 'map', 'set' or 'atomic' but got {meaning}"))
             }
@@ -150,10 +161,16 @@ impl Shape {
     /// The property that an identifier selects.
     fn property(&self, identifier: &str) -> Option<&Property> {
         let Kind::Object(properties) = &self.kind else { return None };
-        match properties.binary_search_by(|property| property.identifier.as_str().cmp(identifier)) {
-            Ok(index) => properties.get(index),
+        let found = if properties.len() <= SCANNED_MAX {
+            properties.iter().find(|property| property.identifier.as_str() == identifier)
+        } else {
+            let found = properties.binary_search_by(|property| property.identifier.as_str().cmp(identifier));
+            found.ok().and_then(|index| properties.get(index))
+        };
+        match found {
+            Some(property) => Some(property),
             // The checker lets keywords pass unescaped.
-            Err(_) => properties.iter().find(|property| *property.name == *identifier && names::is_keyword(identifier)),
+            None => properties.iter().find(|property| *property.name == *identifier && names::is_keyword(identifier)),
         }
     }
 }
@@ -247,6 +264,12 @@ impl ListShape for Shape {
         match &self.kind {
             Kind::List(items, _) => as_document(data).as_array()?.get(index).map(|document| items.value(document)),
             _ => None,
+        }
+    }
+
+    fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>) -> ControlFlow<()>) {
+        if let (Kind::List(items, _), Some(documents)) = (&self.kind, as_document(data).as_array()) {
+            _ = documents.iter().try_for_each(|document| visit(items.value(document)));
         }
     }
 

@@ -62,8 +62,8 @@ impl Builder {
         let inner = Inner {
             container: Container::default(),
             variables: NameMap::default(),
-            type_values: NameMap::default(),
-            functions: NameMap::default(),
+            type_values: Arc::default(),
+            functions: Arc::default(),
             function_roots: Roots::default(),
             provider: Arc::new(WellKnown(Arc::new(NoTypes))),
             options: super::Options::default(),
@@ -140,7 +140,7 @@ impl Builder {
     #[must_use]
     pub fn library(mut self, library: &Library) -> Self {
         for (name, of) in &library.types {
-            self.inner.type_values.insert(Name::from_static(name), of.clone());
+            Arc::make_mut(&mut self.inner.type_values).insert(Name::from_static(name), of.clone());
         }
         for overload in library.overloads.iter().filter(|overload| overload.since <= library.version) {
             let implementation = match overload.call {
@@ -166,7 +166,7 @@ impl Builder {
         }
         for singleton in library.singletons {
             let name = Name::from_static(singleton.function);
-            if let Some(function) = self.inner.functions.get_mut(&name) {
+            if let Some(function) = Arc::make_mut(&mut self.inner.functions).get_mut(&name) {
                 Arc::make_mut(function).singleton = Some(*singleton);
             }
         }
@@ -197,9 +197,7 @@ impl Builder {
     fn declare(&mut self, overload: Resolved) {
         let name = overload.signature.function.clone();
         self.inner.function_roots.insert(&name);
-        let function = self
-            .inner
-            .functions
+        let function = Arc::make_mut(&mut self.inner.functions)
             .entry(name.clone())
             .or_insert_with(|| Arc::new(Function { name, overloads: Vec::new(), singleton: None }));
         let function = Arc::make_mut(function);

@@ -14,8 +14,48 @@ pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalErro
 /// Code that was made for a certain call when the program was planned, for instance around a regular expression.
 pub type Prepared = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
 
+/// The same for a call that asks something of the text in its first operand: needs no values.
+pub type PreparedTest = Arc<dyn Fn(&str) -> Result<bool, EvalError> + Send + Sync>;
+
 /// Makes code for a call from those of its operands that are constant, or leaves it to run time.
-pub type Prepare = fn(&[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>>;
+pub type Prepare = fn(&[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>>;
+
+/// What a [`Prepare`] makes.
+#[derive(Clone)]
+pub enum PreparedCall {
+    /// Code for any call.
+    Call(Prepared),
+    /// Code for a question about the text in the first operand; other operands have no such overload.
+    Test(PreparedTest),
+}
+
+impl PreparedCall {
+    /// Code for any call.
+    pub fn new<F>(call: F) -> Self
+    where
+        F: for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync + 'static,
+    {
+        PreparedCall::Call(Arc::new(call))
+    }
+
+    /// Runs the code.
+    #[inline]
+    pub fn run<'v>(&self, operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
+        match (self, operands.first()) {
+            (PreparedCall::Call(call), _) => call(operands),
+            (PreparedCall::Test(test), Some(Value::String(text))) => test(text).map(Value::Bool),
+            (PreparedCall::Test(_), _) => Err(EvalError::no_such_overload()),
+        }
+    }
+
+    /// Code for a question about the text in the first operand.
+    pub fn test(test: impl Fn(&str) -> Result<bool, EvalError> + Send + Sync + 'static) -> Self {
+        PreparedCall::Test(Arc::new(test))
+    }
+}
+
+/// A question about two texts.
+pub type TextTest = fn(&str, &str) -> bool;
 
 /// The version of a library in which a function appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +126,8 @@ pub struct Singleton {
     pub accepts: fn(&Value<'_>) -> bool,
     /// The code.
     pub call: NativeFunction,
+    /// What the call comes to where both operands are text: needs no values, and must agree with `call`.
+    pub texts: Option<TextTest>,
 }
 
 /// The code of a declared overload.
@@ -164,6 +206,23 @@ impl Overload {
             call: Call::Native(call),
             plan_time: PlanTime::Nothing,
         }
+    }
+}
+
+impl Singleton {
+    /// An implementation for all overloads of a function.
+    pub const fn new(function: &'static str, accepts: fn(&Value<'_>) -> bool, call: NativeFunction) -> Self {
+        Singleton { function, accepts, call, texts: None }
+    }
+
+    /// One that asks something of two texts.
+    pub const fn of_texts(
+        function: &'static str,
+        accepts: fn(&Value<'_>) -> bool,
+        call: NativeFunction,
+        texts: TextTest,
+    ) -> Self {
+        Singleton { function, accepts, call, texts: Some(texts) }
     }
 }
 

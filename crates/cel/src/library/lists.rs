@@ -97,9 +97,9 @@ const PARTS: &[&[Overload]] = &[FUNCTIONS, SORTING, PRICED, PRICED_SORTING];
 static OVERLOADS: [Overload; super::count(PARTS)] = super::join(PARTS);
 
 static SINGLETONS: &[Singleton] = &[
-    Singleton { function: "flatten", accepts: |_| true, call: flatten },
-    Singleton { function: "sort", accepts: is_lister, call: sort },
-    Singleton { function: "@sortByAssociatedKeys", accepts: is_lister, call: sort_by_keys },
+    Singleton::new("flatten", |_| true, flatten),
+    Singleton::new("sort", is_lister, sort),
+    Singleton::new("@sortByAssociatedKeys", is_lister, sort_by_keys),
 ];
 
 /// A new list of so many elements, each of which costs a factor.

@@ -4,12 +4,10 @@
 //!
 //! Follows cel-go's `ext.Regex`, version 0. Needs the library of optional values for its result types.
 
-use std::sync::Arc;
-
 use super::price::{LIST_CREATION, REGEX_FACTOR, result_size, size};
 use super::{int, native, text, unexpected};
 use crate::cost::{CallEstimate, CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
-use crate::env::{Library, LibraryVersion, Overload, PlanTime, Prepared};
+use crate::env::{Library, LibraryVersion, Overload, PlanTime, PreparedCall};
 use crate::regex::Regex;
 use crate::value::{EvalError, Value, go_quote};
 
@@ -124,10 +122,10 @@ fn compile(operands: &[Value<'_>]) -> Result<Regex, EvalError> {
     Regex::new(text(operands, 1)?).map_err(|error| EvalError::other(error.to_string()))
 }
 
-fn prepare(operands: &[Option<&Value<'static>>], search: Search) -> Option<Result<Prepared, EvalError>> {
+fn prepare(operands: &[Option<&Value<'static>>], search: Search) -> Option<Result<PreparedCall, EvalError>> {
     let [_, Some(Value::String(pattern)), ..] = operands else { return None };
     let regex = Regex::new(pattern).ok()?;
-    Some(Ok(Arc::new(move |operands| search(&regex, operands))))
+    Some(Ok(PreparedCall::new(move |operands| search(&regex, operands))))
 }
 
 fn too_large(error: crate::regex::Error) -> EvalError {
@@ -198,7 +196,7 @@ mod tests {
         let answer = call(operands).map(|value| value.to_string()).map_err(|error| error.message().to_owned());
         let constant: Vec<_> = operands.iter().map(Some).collect();
         if let Some(prepared) = prepare(&constant) {
-            let prepared = prepared.unwrap()(operands).map(|value| value.to_string());
+            let prepared = prepared.unwrap().run(operands).map(|value| value.to_string());
             assert_eq!(prepared.map_err(|error| error.message().to_owned()), answer);
         }
         answer

@@ -1,11 +1,19 @@
 //! Where variables get their values from.
 
-use crate::value::Value;
+use crate::value::{HostObject, Value};
 
 /// The values of an environment's variables, during one evaluation.
 pub trait Activation: Sync {
     /// The variable's value, or nothing where it has none: reading it is then an error.
     fn resolve(&self, name: &str) -> Option<Value<'_>>;
+
+    /// The variable's value if it is an object. Answers what [`resolve`](Self::resolve) does; only faster.
+    fn object(&self, name: &str) -> Option<&dyn HostObject> {
+        match self.resolve(name) {
+            Some(Value::Object(object)) => Some(object),
+            _ => None,
+        }
+    }
 }
 
 /// No variables.

@@ -1,7 +1,7 @@
 //! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
 
 use super::machine::{Evaluated, Machine, put};
-use super::node::{Attribute, Base, Conditional, Qualifier, QualifierKey, Way};
+use super::node::{Attribute, Base, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
 use crate::value::{ErrorKind, EvalError, Str, Value};
 
@@ -31,8 +31,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         attribute: &'a Attribute,
         out: &mut Value<'a>,
     ) -> Result<(), EvalError> {
-        match (attribute.way, &attribute.base, attribute.qualifiers.as_slice()) {
-            (Way::Local, Base::Local(slot), _) => {
+        match (attribute.way, &attribute.base) {
+            (Way::Local, Base::Local(slot)) => {
                 self.charge(1)?;
                 match self.slot(*slot) {
                     // The commonest variables are keys and elements that borrow their text.
@@ -43,29 +43,78 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 }
                 Ok(())
             }
-            (Way::Field, Base::Variable(name), [Qualifier { key: QualifierKey::Constant(key), .. }]) => {
-                let found = match (self.input.resolve(name), key) {
-                    (Some(Value::Object(object)), Value::String(field)) => object.get(field),
-                    (Some(Value::Map(map)), _) => map.get(key),
-                    _ => None,
-                };
-                match found {
-                    None | Some(Value::Error(_)) => {
-                        put(out, self.eval_any_attribute(attribute)?);
-                        Ok(())
-                    }
-                    Some(value) => {
-                        // The key, and the variable.
-                        self.charge(1)?;
-                        put(out, value);
-                        self.charge(1)
-                    }
+            (Way::Field | Way::Path | Way::Variable, _) => {
+                match self.walk(attribute) {
+                    Some(value) if self.try_charge(attribute.path_cost()) => put(out, value),
+                    _ => put(out, self.eval_any_attribute(attribute)?),
                 }
+                Ok(())
             }
             _ => {
                 put(out, self.eval_any_attribute(attribute)?);
                 Ok(())
             }
+        }
+    }
+
+    /// The text that an operand borrows, paid for; nothing has happened where it is anything else.
+    #[inline(always)]
+    pub(super) fn read_text(&mut self, node: &'a Node) -> Option<&'a str> {
+        let Kind::Attribute(attribute) = &node.kind else { return None };
+        let (text, cost) = match (attribute.way, &attribute.base) {
+            (Way::Local, Base::Local(slot)) => match self.slot(*slot)? {
+                Value::String(Str::Borrowed(text)) => (*text, 1),
+                _ => return None,
+            },
+            (Way::Field, Base::Variable(name)) => match (self.input.object(name), attribute.qualifiers.first()) {
+                (Some(object), Some(Qualifier { key: QualifierKey::Constant(Value::String(field)), .. })) => {
+                    (object.text(field)?, 2)
+                }
+                _ => return None,
+            },
+            (Way::Path, _) => (self.walk_to_text(attribute)?, attribute.path_cost()),
+            _ => return None,
+        };
+        self.try_charge(cost).then_some(text)
+    }
+
+    /// The text at the end of a path.
+    #[inline(never)]
+    fn walk_to_text(&self, attribute: &'a Attribute) -> Option<&'a str> {
+        match self.walk(attribute)? {
+            Value::String(Str::Borrowed(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value at the end of a path, if nothing on the way is missing or special.
+    #[inline(always)]
+    fn walk(&self, attribute: &'a Attribute) -> Option<Value<'a>> {
+        let mut qualifiers = attribute.qualifiers.iter();
+        let mut value = match (&attribute.base, qualifiers.next()) {
+            (Base::Variable(name), None) => self.input.resolve(name),
+            (Base::Variable(name), Some(first)) => self.step(self.input.resolve(name).as_ref()?, first),
+            (Base::Local(slot), Some(first)) => self.step(self.slot(*slot)?, first),
+            _ => return None,
+        };
+        for qualifier in qualifiers {
+            value = self.step(value.as_ref()?, qualifier);
+        }
+        if matches!(value, Some(Value::Error(_) | Value::Unknown(_))) { None } else { value }
+    }
+
+    #[inline(always)]
+    fn step(&self, value: &Value<'a>, qualifier: &'a Qualifier) -> Option<Value<'a>> {
+        let key = match &qualifier.key {
+            QualifierKey::Constant(key) => key,
+            QualifierKey::Attribute(Attribute { base: Base::Local(slot), .. }) => self.slot(*slot)?,
+            QualifierKey::Attribute(_) => return None,
+        };
+        match (value, key) {
+            (Value::Object(object), Value::String(field)) => object.get(field),
+            (Value::Map(map), Value::String(_) | Value::Int(_)) => map.get(key),
+            (Value::List(list), Value::Int(index)) => list.get(usize::try_from(*index).ok()?),
+            _ => None,
         }
     }
 

@@ -1,15 +1,64 @@
 //! Calls: operands, code, price.
 
 use super::machine::{Evaluated, Machine, Tested};
-use super::node::{CallNode, Code, Node};
+use super::node::{CallNode, Code, Equality, EqualityText, Node, Question, QuestionTest};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
 use crate::env::{Implementation, Resolved};
 use crate::value::{ErrorKind, EvalError, Str, Unknown, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
-    #[inline(never)]
+    /// The value of a call.
+    #[inline(always)]
     pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
+        match self.ask(call) {
+            Some(answer) => answer.map(Value::Bool),
+            None => self.eval_any_call(call),
+        }
+    }
+
+    /// Whether a call's predicate holds.
+    #[inline(always)]
+    pub(super) fn test_call(&mut self, call: &'a CallNode) -> Result<Tested<'a>, EvalError> {
+        match self.ask(call) {
+            Some(answer) => answer.map(Tested::Is),
+            None => self.eval_any_call(call).map(Tested::from),
+        }
+    }
+
+    /// The answer to a question about a text; nothing has happened where it is no text at hand.
+    #[inline(always)]
+    fn ask(&mut self, call: &'a CallNode) -> Option<Result<bool, EvalError>> {
+        match (&call.question, &*call.operands) {
+            (Some(question), [subject, other]) if !T::ENABLED => {
+                self.read_text(subject).map(|text| self.answer(call, question, text, other))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn answer(
+        &mut self,
+        call: &'a CallNode,
+        question: &'a Question,
+        text: &'a str,
+        other: &'a Node,
+    ) -> Result<bool, EvalError> {
+        let answer = match &question.test {
+            QuestionTest::Texts(test, other) => Ok(test(text, other)),
+            QuestionTest::Prepared(test) => test(text),
+        };
+        let cost = match question.fixed_cost {
+            Some(cost) => cost,
+            None => price_of_answer(call, text, other, answer.as_ref()),
+        };
+        self.charge(cost)?;
+        answer
+    }
+
+    #[inline(never)]
+    fn eval_any_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
         match &*call.operands {
             [node] => {
                 let mut operand = Value::Null;
@@ -112,16 +161,29 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[inline(never)]
-    pub(super) fn test_equality(&mut self, operands: &'a (Node, Node), negated: bool) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn test_equality(&mut self, it: &'a Equality) -> Result<Tested<'a>, EvalError> {
+        // Most comparisons are of a text with a constant.
+        if let Some(known) = &it.text
+            && !T::ENABLED
+            && let Some(text) = self.read_text(if known.on_the_left { &it.right } else { &it.left })
+        {
+            let is_equal = text == known.text.as_str();
+            self.charge(known.comparison_cost(text, is_equal))?;
+            return Ok(Tested::Is(is_equal != it.negated));
+        }
+        self.test_equality_of_values(it)
+    }
+
+    #[inline(never)]
+    fn test_equality_of_values(&mut self, it: &'a Equality) -> Result<Tested<'a>, EvalError> {
         let (mut left, mut right) = (Value::Null, Value::Null);
-        self.eval_operand(&operands.0, &mut left)?;
-        self.eval_operand(&operands.1, &mut right)?;
-        // Most comparisons are of text.
+        self.eval_operand(&it.left, &mut left)?;
+        self.eval_operand(&it.right, &mut right)?;
         if let (Value::String(left), Value::String(right)) = (&left, &right) {
             self.charge(text_comparison_cost(left, right))?;
-            return Ok(Tested::Is((left.as_str() == right.as_str()) != negated));
+            return Ok(Tested::Is((left.as_str() == right.as_str()) != it.negated));
         }
-        self.test_any_equality(&left, &right, negated)
+        self.test_any_equality(&left, &right, it.negated)
     }
 
     fn test_any_equality(
@@ -147,6 +209,29 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             // An error is not equal, so `!=` is true.
             Err(_) if negated => Ok(Tested::Is(true)),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// What a question costs whose price hangs on the text.
+#[inline(never)]
+fn price_of_answer(call: &CallNode, text: &str, other: &Node, answer: Result<&bool, &EvalError>) -> u64 {
+    let other = other.constant().map_or(Value::Null, Value::borrowed);
+    let truth = answer.map(|truth| Value::Bool(*truth));
+    call.price.actual(&[Value::str(text), other], truth.as_ref().map_err(|error| *error))
+}
+
+impl EqualityText {
+    /// The shorter text is read from end to end.
+    #[inline]
+    fn comparison_cost(&self, text: &str, is_equal: bool) -> u64 {
+        match text.len() {
+            _ if is_equal || self.code_points == 0 => traversal_cost(self.code_points),
+            0 => 0,
+            // At most ten bytes are at most ten code points, and cost 1.
+            1..=10 => 1,
+            _ if self.code_points <= 10 => 1,
+            _ => traversal_cost(self.code_points.min(Str::Borrowed(text).code_points() as u64)),
         }
     }
 }
@@ -197,7 +282,7 @@ fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
 pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
     match code {
         Code::Native(function) => function(operands),
-        Code::Prepared(function) => function(operands),
+        Code::Prepared(prepared) => prepared.run(operands),
         Code::Singleton(singleton) => match operands.first() {
             Some(first) if !(singleton.accepts)(first) => {
                 Err(EvalError::new(ErrorKind::NoSuchOverload, format!("no such overload: {name}")))

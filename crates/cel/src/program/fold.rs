@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use super::machine::{Evaluated, Machine, Tested, Undecided};
-use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
+use super::machine::{Evaluated, LIST_COST, Machine, Tested, Undecided};
+use super::node::{Attribute, Base, Collect, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier, Way};
 use super::trace::Tracer;
-use crate::value::{EvalError, Value};
+use crate::value::{EvalError, List, Value};
+
+/// For how many elements a list has room at first.
+const FIRST_ELEMENTS: usize = 4;
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
@@ -33,15 +36,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         let mut is_decided = false;
         let mut undecided = Undecided::default();
         self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
-            machine.charge(1)?;
-            if it.decisive {
-                machine.charge(1)?;
-            }
-            machine.charge(1)?;
+            let asking = if it.decisive { 3 } else { 2 };
             if is_decided {
+                machine.charge_each(asking)?;
                 return Ok(ControlFlow::Break(()));
             }
-            machine.charge(1)?;
+            machine.charge_each(asking.saturating_add(1))?;
             match machine.test(&it.predicate) {
                 Ok(Tested::Is(truth)) => is_decided = truth == it.decisive,
                 other => undecided.add(other)?,
@@ -52,6 +52,83 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         if is_decided { Ok(Tested::Is(it.decisive)) } else { undecided.or_else(!it.decisive) }
     }
 
+    /// `map` and `filter`: costs what the comprehension costs that they stand for. A round that adds reads the accumulator,
+    /// makes a list, and adds it; the result reads the accumulator once more.
+    #[inline(never)]
+    pub(super) fn eval_collect(&mut self, it: &'a Collect) -> Evaluated<'a> {
+        let mut range = Value::Null;
+        self.eval_into(&it.range, &mut range)?;
+        if matches!(range, Value::Unknown(_)) {
+            return Ok(range);
+        }
+        let mut elements = Vec::new();
+        let mut failed = None;
+        self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
+            if let Some(condition) = &it.condition {
+                match machine.test(condition) {
+                    Ok(Tested::Is(true)) => {}
+                    Ok(Tested::Is(false)) => return Ok(ControlFlow::Continue(())),
+                    other => {
+                        failed = Some(undecided(other)?);
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                }
+            }
+            machine.charge(1)?;
+            let element = or_error(machine.eval_collected(it))?;
+            machine.charge(it.list_cost)?;
+            machine.charge(1)?;
+            match element {
+                Value::Error(_) | Value::Unknown(_) => _ = failed.get_or_insert(element),
+                element => {
+                    if elements.is_empty() {
+                        elements.reserve(FIRST_ELEMENTS);
+                    }
+                    elements.push(element);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.charge(1)?;
+        match failed {
+            Some(Value::Error(error)) => Err(error),
+            Some(unknown) => Ok(unknown),
+            None if elements.is_empty() => Ok(Value::List(List::Borrowed(&[]))),
+            None => Ok(Value::list(elements)),
+        }
+    }
+
+    /// What a round adds.
+    #[inline]
+    fn eval_collected(&mut self, it: &'a Collect) -> Evaluated<'a> {
+        let Some(element) = it.element() else { return self.eval(&it.list) };
+        match &element.kind {
+            // Someone wants to hear of the list, too. It costs what is charged for it afterwards.
+            _ if T::ENABLED => self.eval_traced_element(it, element),
+            // What `filter` adds is the variable itself, which nobody needs any more in this round.
+            Kind::Attribute(attribute) if matches!(**attribute, Attribute { way: Way::Local, base: Base::Local(slot), .. } if slot == it.variable) =>
+            {
+                self.charge(1)?;
+                match self.take_slot(it.variable) {
+                    Some(Value::Error(error)) => Err(error),
+                    Some(value) => Ok(value),
+                    None => Ok(Value::Null),
+                }
+            }
+            _ => self.eval(element),
+        }
+    }
+
+    fn eval_traced_element(&mut self, it: &'a Collect, element: &'a Node) -> Evaluated<'a> {
+        let result = self.eval(element);
+        let single = result.clone().map(|value| match value {
+            unknown @ Value::Unknown(_) => unknown,
+            value => Value::list(vec![value]),
+        });
+        self.record_list(&it.list, it.list_cost, &single);
+        result
+    }
+
     /// Sets the variables for each element of a list or map and runs the round, until told to stop.
     #[inline]
     fn for_each_round(
@@ -60,42 +137,34 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         (variable, second): (usize, Option<usize>),
         mut round: impl FnMut(&mut Self) -> Result<ControlFlow<()>, EvalError>,
     ) -> Result<(), EvalError> {
-        match range {
-            Value::List(list) => {
-                for (index, element) in list.iter().enumerate() {
-                    match second {
-                        None => self.set_slot(variable, element),
-                        Some(second) => {
-                            self.set_slot(variable, Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
-                            self.set_slot(second, element);
-                        }
-                    }
-                    if round(self)?.is_break() {
-                        break;
-                    }
-                    self.count_round()?;
+        let mut outcome = Ok(());
+        let mut visit = |first: Value<'a>, other: Option<Value<'a>>| {
+            self.set_slot(variable, first);
+            if let (Some(second), Some(other)) = (second, other) {
+                self.set_slot(second, other);
+            }
+            match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
+                Ok(flow) => flow,
+                Err(error) => {
+                    outcome = Err(error);
+                    ControlFlow::Break(())
                 }
-                Ok(())
             }
-            Value::Map(map) => {
-                let mut outcome = Ok(());
-                map.for_each(|key, value| {
-                    self.set_slot(variable, key);
-                    if let Some(second) = second {
-                        self.set_slot(second, value);
-                    }
-                    match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
-                        Ok(flow) => flow,
-                        Err(error) => {
-                            outcome = Err(error);
-                            ControlFlow::Break(())
-                        }
-                    }
+        };
+        match range {
+            Value::List(list) if second.is_none() => list.for_each(|element| visit(element, None)),
+            Value::List(list) => {
+                let mut index = 0_i64;
+                list.for_each(|element| {
+                    let flow = visit(Value::Int(index), Some(element));
+                    index = index.saturating_add(1);
+                    flow
                 });
-                outcome
             }
-            other => Err(not_iterable(other, second.is_some())),
+            Value::Map(map) => map.for_each(|key, value| visit(key, Some(value))),
+            other => return Err(not_iterable(other, second.is_some())),
         }
+        outcome
     }
 
     fn eval_round(&mut self, fold: &'a Fold) -> Result<ControlFlow<()>, EvalError> {
@@ -116,11 +185,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 Ok(Tested::Is(true)) => self.append(fold.accumulator, list)?,
                 Ok(Tested::Is(false)) => {}
                 other => {
-                    let value = match other.map(Value::from) {
-                        Ok(unknown @ Value::Unknown(_)) => unknown,
-                        Ok(_) => Value::Error(EvalError::no_such_overload()),
-                        Err(error) => or_error(Err(error))?,
-                    };
+                    let value = undecided(other)?;
                     self.set_slot(fold.accumulator, value);
                 }
             },
@@ -142,7 +207,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         let more = match single {
             Some(element) => {
                 let value = or_error(self.eval(element))?;
-                self.charge(10)?;
+                self.charge(LIST_COST)?;
                 value
             }
             None => or_error(self.eval(list))?,
@@ -165,6 +230,16 @@ fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
     match result {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
         other => other,
+    }
+}
+
+/// What a condition that is no truth value makes of the accumulator.
+#[cold]
+fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
+    match condition.map(Value::from) {
+        Ok(unknown @ Value::Unknown(_)) => Ok(unknown),
+        Ok(_) => Ok(Value::Error(EvalError::no_such_overload())),
+        Err(error) => or_error(Err(error)),
     }
 }
 

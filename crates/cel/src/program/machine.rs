@@ -10,7 +10,7 @@ use super::{Activation, Limits, Program};
 use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
 
-const LIST_COST: u64 = 10;
+pub(super) const LIST_COST: u64 = 10;
 const MAP_COST: u64 = 30;
 const STRUCT_COST: u64 = 40;
 
@@ -98,6 +98,27 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
     }
 
+    /// Adds so many times 1 to the cost, unless that exceeds the limit.
+    #[inline(always)]
+    pub(super) fn try_charge(&mut self, cost: u64) -> bool {
+        let sum = self.cost.saturating_add(cost);
+        let is_within = sum <= self.limits.cost;
+        if is_within {
+            self.cost = sum;
+        }
+        is_within
+    }
+
+    /// Adds so many times 1 to the cost: fails as soon as that exceeds the limit.
+    #[inline(always)]
+    pub(super) fn charge_each(&mut self, cost: u64) -> Result<(), EvalError> {
+        if self.try_charge(cost) {
+            return Ok(());
+        }
+        self.cost = self.limits.cost.saturating_add(1);
+        Err(cost_limit_exceeded())
+    }
+
     /// Takes back a cost that the reference takes back.
     pub(super) fn refund(&mut self, cost: u64) {
         self.cost = self.cost.saturating_sub(cost);
@@ -163,14 +184,14 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
             Kind::Constant(value) => Ok(value.borrowed()),
             Kind::Attribute(attribute) => self.eval_attribute(attribute),
             Kind::Call(call) => self.eval_call(call),
-            Kind::Equals(operands) => self.test_equality(operands, false).map(Value::from),
-            Kind::NotEquals(operands) => self.test_equality(operands, true).map(Value::from),
+            Kind::Equality(it) => self.test_equality(it).map(Value::from),
             Kind::And(terms) => self.test_logic(terms, false).map(Value::from),
             Kind::Or(terms) => self.test_logic(terms, true).map(Value::from),
             Kind::NotStrictlyFalse(operand) => self.eval_not_strictly_false(operand),
             Kind::Member(member) => self.eval_member(member),
             Kind::Computed(computed) => self.eval_computed(computed),
             Kind::Quantifier(it) => self.test_quantifier(it).map(Value::from),
+            Kind::Collect(it) => self.eval_collect(it),
             Kind::Fold(fold) => self.eval_fold(fold),
             Kind::List(elements) => self.eval_list(elements),
             Kind::Map(entries) => self.eval_map(entries),
@@ -184,13 +205,28 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         result
     }
 
+    /// Reports a list that was not made as one.
+    pub(super) fn record_list(&mut self, node: &Node, cost: u64, result: &Evaluated<'a>) {
+        self.tracer.record(node.id, self.cost.saturating_add(cost), result);
+    }
+
+    /// The value of the whole expression. Most are predicates.
+    #[inline(always)]
+    pub(super) fn eval_root(&mut self, node: &'a Node) -> Evaluated<'a> {
+        let is_predicate = match &node.kind {
+            Kind::Call(call) => call.question.is_some(),
+            Kind::Equality(_) | Kind::And(_) | Kind::Or(_) | Kind::Quantifier(_) => true,
+            _ => false,
+        };
+        if is_predicate && !T::ENABLED { self.test(node).map(Value::from) } else { self.eval(node) }
+    }
+
     /// Whether a predicate holds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn test(&mut self, node: &'a Node) -> Result<Tested<'a>, EvalError> {
         match &node.kind {
-            Kind::Call(call) if !T::ENABLED => self.eval_call(call).map(Tested::from),
-            Kind::Equals(operands) if !T::ENABLED => self.test_equality(operands, false),
-            Kind::NotEquals(operands) if !T::ENABLED => self.test_equality(operands, true),
+            Kind::Call(call) if !T::ENABLED => self.test_call(call),
+            Kind::Equality(it) if !T::ENABLED => self.test_equality(it),
             Kind::And(terms) if !T::ENABLED => self.test_logic(terms, false),
             Kind::Or(terms) if !T::ENABLED => self.test_logic(terms, true),
             Kind::Quantifier(it) if !T::ENABLED => self.test_quantifier(it),

@@ -3,8 +3,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "sums of the sizes of things that are in memory at once")]
 
 use super::node::{
-    Attribute, Base, CallNode, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind, Member,
-    Node, Qualifier, QualifierKey, Quantifier, StructNode,
+    Attribute, Base, CallNode, Collect, Computed, Conditional, Element, Entry, Equality, Fold, FoldCondition, FoldStep,
+    Kind, Member, Node, Qualifier, QualifierKey, Quantifier, StructNode,
 };
 use crate::value::{Key, Value};
 
@@ -57,7 +57,8 @@ impl Node {
             Kind::Computed(it) => size_of::<Computed>() + it.result.as_ref().map_or(0, constant),
             Kind::Attribute(it) => size_of::<Attribute>() + attribute(it),
             Kind::And(terms) | Kind::Or(terms) => nodes(terms),
-            Kind::Equals(it) | Kind::NotEquals(it) | Kind::OptionalOr(it) | Kind::OptionalOrValue(it) => pair(it),
+            Kind::Equality(it) => size_of::<Equality>() + it.left.memory_bytes() + it.right.memory_bytes(),
+            Kind::OptionalOr(it) | Kind::OptionalOrValue(it) => pair(it),
             Kind::NotStrictlyFalse(it) => size_of::<Node>() + it.memory_bytes(),
             Kind::Member(it) => {
                 size_of::<Member>()
@@ -74,6 +75,10 @@ impl Node {
                     + it.fields.iter().map(|(_, it)| size_of::<Element>() + it.value.memory_bytes()).sum::<usize>()
             }
             Kind::Quantifier(it) => size_of::<Quantifier>() + it.range.memory_bytes() + it.predicate.memory_bytes(),
+            Kind::Collect(it) => {
+                let condition = it.condition.as_ref().map_or(0, Node::memory_bytes);
+                size_of::<Collect>() + it.range.memory_bytes() + condition + it.list.memory_bytes()
+            }
             Kind::Fold(it) => {
                 let step = match &it.step {
                     FoldStep::Assign(node) | FoldStep::Append(node) => node.memory_bytes(),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::checker::OverloadSet;
 use crate::cost::Price;
-use crate::env::{Function, NativeFunction, Prepared, Singleton, TypeProvider};
+use crate::env::{Function, NativeFunction, PreparedCall, PreparedTest, Singleton, TextTest, TypeProvider};
 use crate::syntax::ast::{ExprId, Name};
-use crate::value::{EvalError, Key, Value};
+use crate::value::{EvalError, Key, Str, Value};
 
 /// A step of the plan, and the part of the expression it stands for.
 #[derive(Debug)]
@@ -30,10 +30,8 @@ pub(super) enum Kind {
     And(Box<[Node]>),
     /// Two or more operands.
     Or(Box<[Node]>),
-    /// `a == b`
-    Equals(Box<(Node, Node)>),
-    /// `a != b`
-    NotEquals(Box<(Node, Node)>),
+    /// `a == b`, `a != b`
+    Equality(Box<Equality>),
     /// True for everything but false.
     NotStrictlyFalse(Box<Node>),
     /// `a in [constants]`
@@ -52,6 +50,8 @@ pub(super) enum Kind {
     Struct(Box<StructNode>),
     /// `all`, `exists`
     Quantifier(Box<Quantifier>),
+    /// `map`, `filter`
+    Collect(Box<Collect>),
     /// Any other comprehension.
     Fold(Box<Fold>),
 }
@@ -73,15 +73,17 @@ pub(super) struct Attribute {
     pub(super) way: Way,
 }
 
-/// How much there is to an attribute: most are variables, and most of these have one field.
+/// How much there is to an attribute: most are variables, and most of these have fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// A variable of a comprehension, and nothing else.
     Local,
     /// A variable of the environment, and nothing else.
     Variable,
-    /// A variable of the environment and one constant key.
+    /// A variable of the environment and one constant text.
     Field,
+    /// A variable and keys that are constants or variables of a comprehension.
+    Path,
     /// Anything.
     Any,
 }
@@ -97,9 +99,23 @@ impl Attribute {
     }
 
     pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
-        let is_constant = matches!(key, QualifierKey::Constant(_));
-        self.way = if self.way == Way::Variable && is_constant && !optional { Way::Field } else { Way::Any };
+        let is_plain = match &key {
+            QualifierKey::Constant(_) => true,
+            QualifierKey::Attribute(key) => key.way == Way::Local,
+        };
+        let is_text = matches!(&key, QualifierKey::Constant(Value::String(_)));
+        self.way = match self.way {
+            _ if optional || !is_plain => Way::Any,
+            Way::Variable if is_text => Way::Field,
+            Way::Any => Way::Any,
+            _ => Way::Path,
+        };
         self.qualifiers.push(Qualifier { key, optional });
+    }
+
+    /// What reading a path costs: 1 for each key, and 1 for the variable.
+    pub(super) fn path_cost(&self) -> u64 {
+        (self.qualifiers.len() as u64).saturating_add(1)
     }
 
     /// Makes it a question whether the last key is there.
@@ -160,6 +176,47 @@ pub(super) struct CallNode {
     pub(super) price: Price,
     /// Stops at the first operand that fails, and then costs nothing: cel-go's calls by way of a slice of operands.
     pub(super) stops_early: bool,
+    /// What the call comes to where its first operand is text and the others are constant.
+    pub(super) question: Option<Question>,
+}
+
+/// A question about a text.
+pub(super) struct Question {
+    pub(super) test: QuestionTest,
+    /// What the call costs, where that does not hang on the text.
+    pub(super) fixed_cost: Option<u64>,
+}
+
+pub(super) enum QuestionTest {
+    /// About this other text.
+    Texts(TextTest, Str<'static>),
+    /// Made for this call.
+    Prepared(PreparedTest),
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Question").field("fixed_cost", &self.fixed_cost).finish_non_exhaustive()
+    }
+}
+
+/// `a == b`, `a != b`
+#[derive(Debug)]
+pub(super) struct Equality {
+    pub(super) left: Node,
+    pub(super) right: Node,
+    pub(super) negated: bool,
+    /// The operand that is not constant, and the other one, if that is text.
+    pub(super) text: Option<EqualityText>,
+}
+
+/// A text that another one is compared with.
+#[derive(Debug)]
+pub(super) struct EqualityText {
+    pub(super) text: Str<'static>,
+    pub(super) code_points: u64,
+    /// The text is on the left.
+    pub(super) on_the_left: bool,
 }
 
 pub(super) enum Code {
@@ -170,7 +227,7 @@ pub(super) enum Code {
     /// The function tells by its first operand what to do.
     Singleton(Singleton),
     /// Made for this call.
-    Prepared(Prepared),
+    Prepared(PreparedCall),
     /// Several overloads can be meant.
     Dispatch(Arc<Function>, OverloadSet),
 }
@@ -216,6 +273,29 @@ pub(super) struct Quantifier {
     /// What ends the loop: true for `exists`, false for `all`.
     pub(super) decisive: bool,
     pub(super) predicate: Node,
+}
+
+/// `map` and `filter`, whose accumulator is a list that nothing but the loop sees.
+#[derive(Debug)]
+pub(super) struct Collect {
+    pub(super) range: Node,
+    pub(super) variable: usize,
+    pub(super) second_variable: Option<usize>,
+    /// Which rounds count; all if there is none.
+    pub(super) condition: Option<Node>,
+    /// The list of one element that a round adds, and what making it costs.
+    pub(super) list: Node,
+    pub(super) list_cost: u64,
+}
+
+impl Collect {
+    /// What a round adds.
+    pub(super) fn element(&self) -> Option<&Node> {
+        match &self.list.kind {
+            Kind::List(elements) => elements.first().map(|element| &element.value),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use super::call;
+use super::machine::LIST_COST;
 use super::node::{
-    Attribute, Base, CallNode, Code, Computed, Conditional, Element, Entry, Fold, FoldCondition, FoldStep, Kind,
-    Member, Node, QualifierKey, Quantifier, StructNode,
+    Attribute, Base, CallNode, Code, Collect, Computed, Conditional, Element, Entry, Equality, EqualityText, Fold,
+    FoldCondition, FoldStep, Kind, Member, Node, QualifierKey, Quantifier, Question, QuestionTest, StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
 use crate::cost::{Price, traversal_cost};
-use crate::env::{Function, Implementation, PlanTime, Resolved, Singleton};
+use crate::env::{Function, Implementation, PlanTime, PreparedCall, Resolved, Singleton};
 use crate::syntax::ast::{
     Comprehension, ExprId, ExprKind, ListElement, Literal, MapEntry, Name, StructField, operator,
 };
@@ -76,10 +77,15 @@ impl<'t> Planner<'t> {
             ExprKind::List(elements) => self.plan_list(elements)?,
             ExprKind::Map(entries) => self.plan_map(entries)?,
             ExprKind::Struct { type_name, fields } => self.plan_struct(id, type_name, fields)?,
-            ExprKind::Comprehension(it) => match self.plan_quantifier(it)? {
-                Some(kind) => kind,
-                None => Kind::Fold(Box::new(self.plan_fold(it)?)),
-            },
+            ExprKind::Comprehension(it) => {
+                if let Some((decisive, predicate)) = self.quantified(it) {
+                    self.plan_quantifier(it, decisive, predicate)?
+                } else if let Some((condition, list)) = self.collected(it) {
+                    self.plan_collect(it, condition, list)?
+                } else {
+                    Kind::Fold(Box::new(self.plan_fold(it)?))
+                }
+            }
         };
         Ok(Node { id, kind })
     }
@@ -173,7 +179,8 @@ impl<'t> Planner<'t> {
             return Ok(Node { id, kind: Kind::Computed(Box::new(computed)) });
         }
         let name = function.name.clone();
-        let call = CallNode { name, code, operands: operands.into(), price, stops_early };
+        let question = question(&code, function.singleton, price, &operands);
+        let call = CallNode { name, code, operands: operands.into(), price, stops_early, question };
         Ok(Node { id, kind: Kind::Call(Box::new(call)) })
     }
 
@@ -199,7 +206,7 @@ impl<'t> Planner<'t> {
         });
         match &overload.implementation {
             Implementation::Native(native) if is_certain => Code::Native(*native),
-            Implementation::Closure(closure) if is_certain => Code::Prepared(closure.clone()),
+            Implementation::Closure(closure) if is_certain => Code::Prepared(PreparedCall::Call(closure.clone())),
             _ => Code::Guarded(function.clone(), overloads.indices().next().unwrap_or(0)),
         }
     }
@@ -281,9 +288,7 @@ impl<'t> Planner<'t> {
         Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
     }
 
-    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
-    fn plan_quantifier(&mut self, it: &'t Comprehension) -> Result<Option<Kind>, PlanError> {
-        let Some((decisive, predicate)) = self.quantified(it) else { return Ok(None) };
+    fn plan_quantifier(&mut self, it: &'t Comprehension, decisive: bool, predicate: ExprId) -> Result<Kind, PlanError> {
         let range = self.plan(it.range)?;
         let variable = self.new_slot();
         let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
@@ -295,10 +300,59 @@ impl<'t> Planner<'t> {
         let predicate = self.plan(predicate)?;
         self.scopes.truncate(depth);
         let quantifier = Quantifier { range, variable, second_variable, decisive, predicate };
-        Ok(Some(Kind::Quantifier(Box::new(quantifier))))
+        Ok(Kind::Quantifier(Box::new(quantifier)))
     }
 
-    /// What ends the loop, and its predicate.
+    fn plan_collect(
+        &mut self,
+        it: &'t Comprehension,
+        condition: Option<ExprId>,
+        list: ExprId,
+    ) -> Result<Kind, PlanError> {
+        let range = self.plan(it.range)?;
+        let variable = self.new_slot();
+        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let depth = self.scopes.len();
+        self.scopes.push((&it.variable, Local::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
+            self.scopes.push((name, Local::Slot(slot)));
+        }
+        let condition = condition.map(|condition| self.plan(condition)).transpose()?;
+        let mut list = self.plan(list)?;
+        let mut list_cost = LIST_COST;
+        if let Some(Value::List(constant)) = list.constant() {
+            // What is constant costs nothing.
+            list_cost = 0;
+            let element = Node { id: list.id, kind: Kind::Constant(constant.get(0).unwrap_or(Value::Null)) };
+            list.kind = Kind::List([Element { value: element, optional: false }].into());
+        }
+        self.scopes.truncate(depth);
+        let collect = Collect { range, variable, second_variable, condition, list, list_cost };
+        Ok(Kind::Collect(Box::new(collect)))
+    }
+
+    /// Recognizes `map` and `filter`: a loop that adds one element at a time to a list which nothing else sees. Answers the condition
+    /// and the list of that element.
+    fn collected(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
+        let ast = &self.typed.ast;
+        let (ExprKind::List(first), ExprKind::Literal(Literal::Bool(true))) =
+            (&ast[it.init].kind, &ast[it.condition].kind)
+        else {
+            return None;
+        };
+        if !first.is_empty() || !self.is_ident(it.result, &it.accumulator) {
+            return None;
+        }
+        let (condition, list) = self.appended_if(it)?;
+        let ExprKind::List(elements) = &ast[list].kind else { return None };
+        let [ListElement { value, optional: false }] = elements.as_slice() else { return None };
+        let is_seen =
+            self.reads(*value, &it.accumulator) || condition.is_some_and(|it_too| self.reads(it_too, &it.accumulator));
+        if is_seen { None } else { Some((condition, list)) }
+    }
+
+    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
+    /// Answers what ends the loop, and its predicate.
     fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
         let ast = &self.typed.ast;
         let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
@@ -337,18 +391,27 @@ impl<'t> Planner<'t> {
 
     /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
     fn plan_list_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
+        match self.appended_if(it) {
+            Some((None, list)) => Ok(FoldStep::Append(self.plan(list)?)),
+            Some((Some(condition), list)) => Ok(FoldStep::AppendIf(self.plan(condition)?, self.plan(list)?)),
+            None => Ok(FoldStep::Assign(self.plan(it.step)?)),
+        }
+    }
+
+    /// The condition and the list in `accumulator + list` or `condition ? accumulator + list : accumulator`.
+    fn appended_if(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
         if let Some(list) = self.appended(it.step, &it.accumulator) {
-            return Ok(FoldStep::Append(self.plan(list)?));
+            return Some((None, list));
         }
-        if let ExprKind::Call { function, args, .. } = &self.typed.ast[it.step].kind
-            && *function == operator::CONDITIONAL
-            && let [condition, truthy, falsy] = args.as_slice()
-            && let Some(list) = self.appended(*truthy, &it.accumulator)
-            && self.is_ident(*falsy, &it.accumulator)
-        {
-            return Ok(FoldStep::AppendIf(self.plan(*condition)?, self.plan(list)?));
+        match &self.typed.ast[it.step].kind {
+            ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => match args.as_slice() {
+                [condition, truthy, falsy] if self.is_ident(*falsy, &it.accumulator) => {
+                    Some((Some(*condition), self.appended(*truthy, &it.accumulator)?))
+                }
+                _ => None,
+            },
+            _ => None,
         }
-        Ok(FoldStep::Assign(self.plan(it.step)?))
     }
 
     /// The list in `accumulator + list`.
@@ -388,6 +451,42 @@ fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code
     prepare(&constants).map(|code| code.map(Code::Prepared).map_err(PlanError)).transpose()
 }
 
+/// What a call comes to without values, if it asks something of a text, and all else is constant.
+fn question(code: &Code, singleton: Option<Singleton>, price: Price, operands: &[Node]) -> Option<Question> {
+    let [_, second] = operands else { return None };
+    let constant = second.constant()?;
+    let fixed_cost = match price {
+        Price::Fixed(cost) => Some(cost),
+        Price::Traversal { .. } | Price::Sized { .. } => None,
+        Price::OfList { .. } => return None,
+    };
+    let test = match (code, singleton, constant) {
+        (Code::Prepared(PreparedCall::Test(test)), ..) => QuestionTest::Prepared(test.clone()),
+        (
+            Code::Native(_) | Code::Singleton(_),
+            Some(Singleton { texts: Some(test), accepts, .. }),
+            Value::String(text),
+        ) if accepts(constant) => QuestionTest::Texts(test, text.clone()),
+        _ => return None,
+    };
+    Some(Question { test, fixed_cost })
+}
+
+/// `a == b`, `a != b`
+fn plan_equality((left, right): (Node, Node), negated: bool) -> Kind {
+    let text = match (left.constant(), right.constant()) {
+        (Some(Value::String(text)), None) => Some((text, true)),
+        (None, Some(Value::String(text))) => Some((text, false)),
+        _ => None,
+    };
+    let text = text.map(|(text, on_the_left)| EqualityText {
+        text: text.clone(),
+        code_points: text.code_points() as u64,
+        on_the_left,
+    });
+    Kind::Equality(Box::new(Equality { left, right, negated, text }))
+}
+
 /// Operators that are steps of their own.
 fn plan_builtin(function: &Function, overloads: OverloadSet, operands: &mut Vec<Node>) -> Option<Kind> {
     let name = &function.name;
@@ -422,8 +521,8 @@ fn plan_builtin(function: &Function, overloads: OverloadSet, operands: &mut Vec<
             let right = operands.pop()?;
             let pair = Box::new((operands.pop()?, right));
             match name.as_str() {
-                "_==_" => Some(Kind::Equals(pair)),
-                "_!=_" => Some(Kind::NotEquals(pair)),
+                "_==_" => Some(plan_equality(*pair, false)),
+                "_!=_" => Some(plan_equality(*pair, true)),
                 "or" => Some(Kind::OptionalOr(pair)),
                 "orValue" => Some(Kind::OptionalOrValue(pair)),
                 _ => None,

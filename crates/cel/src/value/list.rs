@@ -1,5 +1,6 @@
 //! Lists: borrowed from the program, shared, or kept by the host.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::bounds::check_elements;
@@ -50,6 +51,20 @@ impl<'a> List<'a> {
     /// All elements in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Value<'a>> + ExactSizeIterator + '_ {
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Null))
+    }
+
+    /// Shows each element in order, until told to stop.
+    pub fn for_each(&self, mut visit: impl FnMut(Value<'a>) -> ControlFlow<()>) {
+        let elements = match self {
+            List::Borrowed(elements) => elements,
+            List::Shared(elements) | List::Meant(elements, _) => elements.as_slice(),
+            List::Shaped(data, shape) => return shape.for_each(*data, &mut visit),
+            List::Host(list) => {
+                _ = (0..list.len()).try_for_each(|index| visit(list.get(index).unwrap_or(Value::Null)));
+                return;
+            }
+        };
+        _ = elements.iter().try_for_each(|element| visit(element.clone()));
     }
 
     /// The elements as a vector.

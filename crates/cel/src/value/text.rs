@@ -24,9 +24,7 @@ impl Str<'_> {
 
     /// How many code points it has: CEL's size of a string.
     pub fn code_points(&self) -> usize {
-        let text = self.as_str();
-        // Most text is ASCII and short; the vectorized test is cheaper than decoding.
-        if text.is_ascii() { text.len() } else { text.chars().count() }
+        code_points(self.as_str())
     }
 
     /// The same text, shared.
@@ -55,6 +53,21 @@ impl PartialEq for Str<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
     }
+}
+
+/// How many code points a text has. Most text is ASCII and short: a look at its highest bits is cheaper than decoding.
+#[inline]
+pub(crate) fn code_points(text: &str) -> usize {
+    let octets = text.as_bytes();
+    let is_ascii = match octets.last_chunk::<8>() {
+        Some(last) => {
+            let (words, _) = octets.as_chunks::<8>();
+            let bits = words.iter().fold(u64::from_le_bytes(*last), |bits, word| bits | u64::from_le_bytes(*word));
+            bits & 0x8080_8080_8080_8080 == 0
+        }
+        None => octets.is_ascii(),
+    };
+    if is_ascii { text.len() } else { text.chars().count() }
 }
 
 /// Octets, borrowed from program or input, or shared.

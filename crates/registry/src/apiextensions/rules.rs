@@ -4,7 +4,7 @@ use api::field::{Error, ErrorType, Errors, Path};
 use api::json::Value;
 use api::structural_schema::Schema;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment, ResultRule};
-use cel_kubernetes::environments::{Dialect, validation_rule};
+use cel_kubernetes::environments::{Language, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
 
@@ -36,7 +36,7 @@ pub struct CompiledRule {
 ///
 /// # Errors
 /// The schema gives its values no type.
-pub(crate) fn compile(schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
+pub(crate) fn compile(language: &Language, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
     let no_type = || {
         "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations".to_owned()
     };
@@ -45,8 +45,7 @@ pub(crate) fn compile(schema: &Value, is_resource: bool) -> Result<Vec<CompiledR
     let size = typed.declared().min_serialized_size.saturating_add(1);
     let max_cardinality = MAX_REQUEST_BYTES.checked_div(size).unwrap_or(MAX_REQUEST_BYTES);
     let environment = |optional_old_self: bool, result: ResultRule| {
-        validation_rule::environment(Dialect::KUBERNETES, &typed, optional_old_self, result)
-            .map_err(|error| error.to_string())
+        validation_rule::environment_in(language, &typed, optional_old_self, result).map_err(|error| error.to_string())
     };
     let mut compiled = Vec::new();
     for rule in schema.list("x-kubernetes-validations") {

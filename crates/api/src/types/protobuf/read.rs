@@ -127,7 +127,12 @@ fn read_entry(field: &'static Field, inner: Kind, message: &[u8], depth: usize) 
             _ => wire.skip(tag)?,
         }
     }
-    Ok((key, value.unwrap_or_else(|| crate::types::decode::zero(inner))))
+    let missing = || match inner {
+        // Not null, as a field would be.
+        Kind::Bytes => "".into(),
+        kind => crate::types::decode::zero(kind),
+    };
+    Ok((key, value.unwrap_or_else(missing)))
 }
 
 /// A scalar, an item of a list, or a value of a map.

@@ -169,9 +169,9 @@ fn constant_zones_and_expressions_are_prepared() {
     };
     let hours = prepared("timestamp_to_hours_with_tz", &Value::str("+14:00")).unwrap().unwrap();
     let operands = [timestamp("2024-02-29T23:45:06Z"), Value::str("+14:00")];
-    assert!(matches!(hours(&operands), Ok(Value::Int(13))));
+    assert!(matches!(hours.run(&operands), Ok(Value::Int(13))));
     assert!(prepared("timestamp_to_hours_with_tz", &Value::str("Z")).is_none());
     let matches = prepared("matches_string", &Value::str("^a+$")).unwrap().unwrap();
-    assert!(matches!(matches(&[Value::str("aaa"), Value::str("^a+$")]), Ok(Value::Bool(true))));
+    assert!(matches!(matches.run(&[Value::str("aaa"), Value::str("^a+$")]), Ok(Value::Bool(true))));
     assert!(prepared("matches_string", &Value::str("(")).unwrap().is_err());
 }

@@ -1,9 +1,7 @@
 //! Predicates over strings.
 
-use std::sync::Arc;
-
 use crate::cost::Price;
-use crate::env::{Call, LibraryVersion, Overload, PlanTime, Prepared};
+use crate::env::{Call, LibraryVersion, Overload, PlanTime, PreparedCall};
 use crate::library::{price, shared};
 use crate::regex::Regex;
 use crate::value::{EvalError, Value};
@@ -29,22 +27,33 @@ const fn regex(id: &'static str, signature: &'static str) -> Overload {
 }
 
 pub(super) fn contains<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
-    match operands {
-        [Value::String(text), Value::String(part)] => Ok(Value::Bool(text.contains(part.as_str()))),
-        _ => Err(EvalError::no_such_overload()),
-    }
+    on_texts(operands, is_part)
 }
 
 pub(super) fn ends_with<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
-    match operands {
-        [Value::String(text), Value::String(suffix)] => Ok(Value::Bool(text.ends_with(suffix.as_str()))),
-        _ => Err(EvalError::no_such_overload()),
-    }
+    on_texts(operands, is_suffix)
 }
 
 pub(super) fn starts_with<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
+    on_texts(operands, is_prefix)
+}
+
+pub(super) fn is_part(text: &str, part: &str) -> bool {
+    text.contains(part)
+}
+
+pub(super) fn is_suffix(text: &str, suffix: &str) -> bool {
+    text.ends_with(suffix)
+}
+
+pub(super) fn is_prefix(text: &str, prefix: &str) -> bool {
+    text.starts_with(prefix)
+}
+
+#[inline]
+fn on_texts<'v>(operands: &[Value<'v>], test: impl Fn(&str, &str) -> bool) -> Result<Value<'v>, EvalError> {
     match operands {
-        [Value::String(text), Value::String(prefix)] => Ok(Value::Bool(text.starts_with(prefix.as_str()))),
+        [Value::String(text), Value::String(other)] => Ok(Value::Bool(test(text, other))),
         _ => Err(EvalError::no_such_overload()),
     }
 }
@@ -61,16 +70,13 @@ pub(super) fn matches<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError
 }
 
 /// Code for a constant expression; with a bad one there is no program.
-fn prepare_matches(operands: &[Option<&Value<'static>>]) -> Option<Result<Prepared, EvalError>> {
+fn prepare_matches(operands: &[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>> {
     let [_, Some(Value::String(pattern))] = operands else { return None };
     let regex = match Regex::new(pattern) {
         Ok(regex) => regex,
         Err(error) => return Some(Err(regex_error(error))),
     };
-    Some(Ok(Arc::new(move |operands| match operands.first() {
-        Some(Value::String(text)) => regex.is_match(text).map(Value::Bool).map_err(regex_error),
-        _ => Err(EvalError::no_such_overload()),
-    })))
+    Some(Ok(PreparedCall::test(move |text| regex.is_match(text).map_err(regex_error))))
 }
 
 fn regex_error(error: crate::regex::Error) -> EvalError {

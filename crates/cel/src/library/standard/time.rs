@@ -1,10 +1,8 @@
 //! Parts of timestamps, in a time zone or in UTC, and durations in units.
 
-use std::sync::Arc;
-
 use super::zone::Zone;
 use crate::cost::Price;
-use crate::env::{Overload, PlanTime};
+use crate::env::{Overload, PlanTime, PreparedCall};
 use crate::library::{native, text, unexpected};
 use crate::value::{Civil, EvalError, Timestamp, Value};
 
@@ -20,7 +18,7 @@ macro_rules! part {
                     let [_, Some(Value::String(zone))] = operands else { return None };
                     // An unknown zone is an error of run time.
                     let zone = Zone::parse(zone).ok()?;
-                    Some(Ok(Arc::new(move |operands| part_of(timestamp(operands)?, &zone, $part))))
+                    Some(Ok(PreparedCall::new(move |operands| part_of(timestamp(operands)?, &zone, $part))))
                 }),
                 ..native($zoned, concat!("timestamp.", $function, "(string) -> int"), Price::ONE, |operands| {
                     part_of(timestamp(operands)?, &Zone::parse(text(operands, 1)?)?, $part)
