@@ -148,8 +148,9 @@ impl Server {
         options: Options,
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
+        let opened = store.current_revision().await?;
         bootstrap::create(&*store).await?;
-        let cache = Cache::start(store.clone()).await?;
+        let cache = Cache::start(store.clone(), opened).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
             tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));

@@ -3,10 +3,12 @@
 //! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
 
 mod printers;
+mod rows;
 
 use api::json::{Object, Value};
 
 use self::printers::Printer;
+pub(crate) use self::rows::of_stored;
 use crate::answer::Answer;
 use crate::chance;
 use crate::custom::serving::Serving;
