@@ -96,7 +96,22 @@ impl Meaning {
     pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
+        if let Some((row, event)) = new_event(resource, object) {
+            return admit::validate_create(
+                row,
+                &event,
+                &self.context(resource, metadata::text(object, "namespace"), &now),
+            );
+        }
         admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
+    }
+
+    /// What users should know about an object that is accepted.
+    #[must_use]
+    pub fn warnings(&self, resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let Some(row) = row(resource) else { return Vec::new() };
+        let now = chance::now().to_string();
+        admit::warnings(row, object, old, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
     /// Keeps what an update of the whole object or of a part of it may not change.
@@ -124,6 +139,16 @@ fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
     registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
 }
 
+/// Events are stored as those of the core group; of the newer group more is asked when they are made.
+fn new_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
+    if resource.group != "events.k8s.io" {
+        return None;
+    }
+    let mut event = object.clone();
+    conversion::from_stored(resource, "v1", &mut event);
+    Some((registry::resources::find("events.k8s.io", "v1", "Event")?, event))
+}
+
 fn stored_type(resource: &Resource) -> Option<&'static Type> {
     api::types::by_api_version(&conversion::stored_api_version(resource), resource.kind)
 }
@@ -140,6 +165,7 @@ fn counts_generations(resource: &Resource) -> bool {
             | ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("discovery.k8s.io", "endpointslices")
             | ("admissionregistration.k8s.io", _)
+            | ("autoscaling", "horizontalpodautoscalers")
             | ("resource.k8s.io", "deviceclasses" | "resourceslices" | "devicetaintrules")
     )
 }
@@ -272,7 +298,7 @@ fn validate_create(resource: &Resource, object: &Value) -> Errors {
 fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
     match (resource.group, resource.plural) {
         ("", "namespaces") => api::names::dns1123_label,
-        ("", "services") => api::names::dns1035_label,
+        ("", "services") => api::names::dns1123_label,
         ("rbac.authorization.k8s.io", _) => api::names::path_segment,
         _ => api::names::dns1123_subdomain,
     }

@@ -54,14 +54,27 @@ pub(super) fn answer(server: &Arc<Server>, parts: &http::request::Parts, query: 
         ["api", version] => discovery::group_version("", version),
         ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
         ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
+        ["openapi", "v2"] => {
+            let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+            Ok(crate::openapi::v2::answer(accept.unwrap_or_default()))
+        }
         ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
         [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
-            let mut paths: Vec<String> =
-                ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
-                    .map(ToOwned::to_owned)
-                    .to_vec();
+            let mut paths: Vec<String> = [
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/readyz",
+                "/version",
+            ]
+            .map(ToOwned::to_owned)
+            .to_vec();
             for (group, versions) in resources::groups() {
                 for version in *versions {
                     paths.push(if group.is_empty() {

@@ -12,6 +12,7 @@ use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::stored::{self, Served};
+use crate::warnings;
 
 /// So often another name is tried if a generated one is taken.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -25,7 +26,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = payload::decode(resource, version, payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
     if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -57,12 +58,14 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
+        warnings::add(call.server.meaning.warnings(resource, &object, None));
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
+        admission::charge(call.server, resource, &object, dry_run).await?;
         if dry_run {
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
+            return call.answer_value(201, &object);
         }
         let bytes = stored::encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         let change = Change::Put { value: bytes.clone(), ttl: call.server.time_to_live(resource) };
@@ -71,7 +74,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                return Ok(call.answer(201, &served)?.with_warnings(warnings));
+                return call.answer(201, &served);
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
             Outcome::Conflict { current } => {

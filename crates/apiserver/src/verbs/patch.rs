@@ -12,6 +12,7 @@ use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -33,12 +34,11 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     }
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
     check_body(kind, &call.body)?;
-    let mut warnings = Vec::new();
     let done = modify(call, dry_run, |old| {
         let mut shown = old.clone();
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
         let (object, complaints, text) = apply(call, kind, &shown)?;
-        warnings = check_fields(call, validation, complaints, text)?;
+        warnings::add(check_fields(call, validation, complaints, text)?);
         let name = metadata::text(&object, "name");
         if name != call.target.name {
             let url = &call.target.name;
@@ -53,7 +53,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         change(call, object, old, subresource)
     })
     .await?;
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// What the body of a patch must look like before the object is read.

@@ -11,6 +11,7 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -21,7 +22,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = payload::decode(resource, version, payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
@@ -33,7 +34,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
         change(call, object.clone(), old, subresource)
     })
     .await?;
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// The answer after a change.
@@ -143,6 +144,9 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
     let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
     if !errors.is_empty() {
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
+    }
+    if subresource.is_empty() {
+        warnings::add(call.server.meaning.warnings(resource, &object, Some(old)));
     }
     admission::validate_update(call.server, resource, &object, old, call.user)?;
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {

@@ -35,6 +35,9 @@ const FILES: &[(&str, &str)] = &[
     ("subresources", "defaults and validation of the kind"),
     ("protobuf", "forms that are sent as JSON"),
     ("errors", "reviews, quota, protobuf and impersonation"),
+    ("validation", "validation of the kind"),
+    ("defaulting", "defaults of the kind"),
+    ("dra", "claims and slices of devices"),
 ];
 
 #[test]
@@ -42,7 +45,8 @@ fn recorded_answers_agree() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/http");
     let gaps_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/known_gaps.txt");
     let known = std::fs::read_to_string(&gaps_path).unwrap_or_default();
-    let known: Vec<&str> = known.lines().filter_map(|line| line.split(" # ").next()).map(str::trim).collect();
+    let reasons: BTreeMap<&str, &str> = known.lines().filter_map(|line| line.split_once(" # ")).collect();
+    let known: Vec<&str> = reasons.keys().copied().collect();
     let only = std::env::var("CELPLANE_REPLAY").ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let mut report = String::new();
@@ -80,6 +84,7 @@ fn recorded_answers_agree() {
                 }
                 Some(difference) => {
                     file_failed += 1;
+                    let reason = reasons.get(id.as_str()).unwrap_or(reason);
                     let _ = writeln!(list, "{id} # {reason}");
                     all.push(format!("{id}: {difference}"));
                     if !known.contains(&id.as_str()) {

@@ -52,8 +52,6 @@ pub(super) const CREATED: Printer = Printer {
     cells: |it, _| vec![name(it), or(it, &["metadata", "creationTimestamp"], "")],
 };
 
-pub(super) const CREATED_DATE: Printer = CREATED;
-
 pub(super) const BINDINGS: Printer = Printer {
     columns: &[
         NAME,

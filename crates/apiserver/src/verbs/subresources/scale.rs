@@ -8,14 +8,20 @@ use super::super::modify::{Done, modify};
 use super::super::update::change;
 use crate::answer::Answer;
 use crate::metadata;
+use crate::negotiation::Form;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::tables;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
-        Some(object) => Ok(Answer::json(200, &scale_of(&object.decode()))),
+        Some(object) => {
+            let scale = scale_of(&object.decode());
+            let is_table = call.accepted.form == Form::Table;
+            Ok(Answer::json(200, &if is_table { tables::of_scale(call, scale) } else { scale }))
+        }
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }
