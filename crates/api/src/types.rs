@@ -7,12 +7,14 @@
 pub(crate) mod decode;
 mod descriptions;
 mod internal;
+mod normalize;
 pub mod protobuf;
 mod table;
 
 pub use decode::{Decoded, decode};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use internal::internal_form;
+pub use normalize::normalize;
 
 /// A struct type.
 #[derive(Debug)]
@@ -159,6 +161,23 @@ pub fn all() -> &'static [&'static Type] {
 #[must_use]
 pub fn kinds() -> &'static [(&'static str, &'static str, &'static str, &'static Type)] {
     table::KINDS
+}
+
+impl Field {
+    /// Whether its empty value is one that Go's `omitempty` leaves out.
+    fn is_plain(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Bool
+                | Kind::Int32
+                | Kind::Int64
+                | Kind::Float64
+                | Kind::String
+                | Kind::Bytes
+                | Kind::List(_)
+                | Kind::Map(_)
+        )
+    }
 }
 
 impl Type {

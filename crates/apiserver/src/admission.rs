@@ -11,6 +11,7 @@ mod priority;
 mod resource_quota;
 mod role_escalation;
 mod service_account;
+mod webhook_conversion;
 
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ pub async fn validate(
     if operation == Operation::Create {
         namespace_lifecycle::validate(server, resource, object).await?;
     }
+    webhook_conversion::validate(resource, object, old)?;
     role_escalation::validate(server, resource, object, old, user)
 }
 
@@ -92,5 +94,6 @@ pub fn validate_update(
     old: &Value,
     user: &User,
 ) -> Result<()> {
+    webhook_conversion::validate(resource, object, Some(old))?;
     role_escalation::validate(server, resource, object, Some(old), user)
 }

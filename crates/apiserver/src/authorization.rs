@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::json::Value;
 
 pub use self::rules::Rule;
-use self::rules::Rules;
+use self::rules::{Rules, Sources};
 use crate::cache::Cache;
 use crate::identity::User;
 use crate::request::Target;
@@ -19,6 +19,7 @@ use crate::status::{Failure, Result};
 /// Decides about requests.
 pub struct Authorizer {
     cache: Arc<Cache>,
+    sources: Sources,
     rules: RwLock<Option<Arc<Rules>>>,
 }
 
@@ -45,7 +46,7 @@ impl Authorizer {
     /// Reads roles and bindings from a cache.
     #[must_use]
     pub fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, rules: RwLock::default() }
+        Self { sources: Sources::of(&cache), cache, rules: RwLock::default() }
     }
 
     /// Lets a request pass.
@@ -96,7 +97,7 @@ impl Authorizer {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        let versions = Rules::versions(&self.cache);
+        let versions = self.sources.versions();
         let current = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(rules) = current.filter(|rules| rules.is_at(versions)) {
             return rules;

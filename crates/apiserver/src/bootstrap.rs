@@ -5,9 +5,10 @@
 use api::json::{self, Value};
 use store::{Outcome, Store, Write};
 
+use crate::apply::{self, BuiltIn, Versions as _};
 use crate::chance;
 use crate::metadata;
-use crate::resources;
+use crate::resources::{self, Resource};
 use crate::stored;
 
 const OBJECTS: &str = include_str!("../data/bootstrap.json");
@@ -47,6 +48,7 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
             }
             let normal = resource.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
             let Some(mut normal) = normal.map(|decoded| decoded.value) else { continue };
+            own(resource, &mut normal);
             writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
         }
     }
@@ -58,6 +60,18 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
         }
     }
     Ok(())
+}
+
+/// The server owns what it makes.
+fn own(resource: &'static Resource, object: &mut Value) {
+    let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
+    let empty = versions.empty(&api_version);
+    let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
+    let now = metadata::text(object, "creationTimestamp").to_owned();
+    let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
+    if let Some(managed_fields) = write.update(&empty, object) {
+        metadata::set(object, "managedFields", managed_fields);
+    }
 }
 
 /// Waits for all futures, which make progress together.

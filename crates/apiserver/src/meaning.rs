@@ -16,6 +16,8 @@ use registry::strategy::Context;
 use crate::cache::Cache;
 use crate::chance;
 use crate::conversion;
+use crate::custom::Customs;
+use crate::custom::serving::Serving;
 use crate::metadata;
 use crate::resources::{self, Resource};
 
@@ -23,6 +25,7 @@ use crate::resources::{self, Resource};
 pub struct Meaning {
     features: Features,
     cache: Arc<Cache>,
+    customs: Arc<Customs>,
     expressions: LazyEnvironments,
 }
 
@@ -49,8 +52,42 @@ impl Expressions for LazyEnvironments {
 impl Meaning {
     /// With these features on; the cache tells about namespaces.
     #[must_use]
-    pub fn new(features: Features, cache: Arc<Cache>) -> Self {
-        Self { features, cache, expressions: LazyEnvironments::default() }
+    pub(crate) fn new(features: Features, cache: Arc<Cache>, customs: Arc<Customs>) -> Self {
+        Self { features, cache, customs, expressions: LazyEnvironments::default() }
+    }
+
+    /// What a custom resource means; none for built-in ones.
+    fn custom(&self, resource: &'static Resource) -> Option<Arc<Serving>> {
+        self.customs.of(resource)
+    }
+
+    /// What a user should know about an object that is accepted.
+    #[must_use]
+    pub fn warnings(
+        &self,
+        resource: &'static Resource,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        if let Some(custom) = self.custom(resource) {
+            let mut warnings = match old {
+                Some(old) if custom.meaning.has_rules() => custom.meaning.validate_update(object, old, part).warnings,
+                _ => Vec::new(),
+            };
+            if part.is_none() {
+                warnings.extend(custom.meaning.warnings(object, old));
+            }
+            return warnings;
+        }
+        let is_new = || old.and_then(|old| old.get("spec")) != object.get("spec");
+        if crate::custom::is_definition(resource) && part.is_none() && is_new() {
+            return crate::custom::column_warnings(object);
+        }
+        let Some(row) = row(resource).filter(|_| part.is_none()) else { return Vec::new() };
+        let now = chance::now().to_string();
+        admit::warnings(row, object, old, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
     fn context<'a>(&'a self, resource: &Resource, namespace: &'a str, now: &'a str) -> Context<'a> {
@@ -75,14 +112,22 @@ impl Meaning {
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
-    pub fn default(&self, resource: &Resource, object: &mut Value) {
+    pub fn default(&self, resource: &'static Resource, object: &mut Value) {
+        if let Some(custom) = self.custom(resource) {
+            custom.meaning.default(object);
+            return;
+        }
         if let Some(of) = stored_type(resource) {
             registry::defaults::apply(of, object, &chance::now().to_string());
         }
     }
 
     /// Resets what users may not set in a new object.
-    pub fn prepare_create(&self, resource: &Resource, object: &mut Value) {
+    pub fn prepare_create(&self, resource: &'static Resource, object: &mut Value) {
+        if let Some(custom) = self.custom(resource) {
+            custom.meaning.prepare_create(object);
+            return;
+        }
         prepare_create(resource, object);
         if let Some(row) = row(resource) {
             let namespace = metadata::text(object, "namespace").to_owned();
@@ -93,7 +138,10 @@ impl Meaning {
 
     /// What is wrong with a new object.
     #[must_use]
-    pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
+    pub fn validate_create(&self, resource: &'static Resource, object: &Value) -> Errors {
+        if let Some(custom) = self.custom(resource) {
+            return custom.meaning.validate_create(object).errors;
+        }
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
         if let Some((row, event)) = new_event(resource, object) {
@@ -106,16 +154,14 @@ impl Meaning {
         admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
-    /// What users should know about an object that is accepted.
-    #[must_use]
-    pub fn warnings(&self, resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let Some(row) = row(resource) else { return Vec::new() };
-        let now = chance::now().to_string();
-        admit::warnings(row, object, old, &self.context(resource, metadata::text(object, "namespace"), &now))
-    }
-
     /// Keeps what an update of the whole object or of a part of it may not change.
-    pub fn prepare_update(&self, resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+    pub fn prepare_update(&self, resource: &'static Resource, object: &mut Value, old: &Value, subresource: &str) {
+        if let Some(custom) = self.custom(resource) {
+            metadata::copy(object, old, "generation");
+            let part = Some(subresource).filter(|it| !it.is_empty());
+            custom.meaning.prepare_update(object, old, part);
+            return;
+        }
         let Some(row) = row(resource) else { return prepare_update(resource, object, old, subresource) };
         let namespace = metadata::text(object, "namespace").to_owned();
         let now = chance::now().to_string();
@@ -125,7 +171,17 @@ impl Meaning {
 
     /// What is wrong with a change.
     #[must_use]
-    pub fn validate_update(&self, resource: &Resource, object: &Value, old: &Value, subresource: &str) -> Errors {
+    pub fn validate_update(
+        &self,
+        resource: &'static Resource,
+        object: &Value,
+        old: &Value,
+        subresource: &str,
+    ) -> Errors {
+        if let Some(custom) = self.custom(resource) {
+            let part = Some(subresource).filter(|it| !it.is_empty());
+            return custom.meaning.validate_update(object, old, part).errors;
+        }
         let Some(row) = row(resource) else { return validate_update(object, old) };
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());

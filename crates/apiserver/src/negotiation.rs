@@ -153,6 +153,7 @@ mod tests {
         check("text/plain", Err(406));
         check("application/vnd.kubernetes.protobuf,application/json", Ok(Form::Object));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Ok(Form::Table));
+        check("application/cbor,application/json", Ok(Form::Object));
         check("application/vnd.kubernetes.protobuf", Ok(Form::Object));
         check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Err(406));
         check("application/json;as=Foo;v=v1;g=meta.k8s.io", Err(406));

@@ -188,6 +188,7 @@ pub fn decode_kind(
         }
         fields.insert("kind", kind);
         fields.insert("apiVersion", expected.as_str());
+        keep_reset(fields);
     }
     let Some(object_type) = object_type else {
         return Ok(Decoded { object: value, complaints: duplicates });
@@ -197,6 +198,16 @@ pub fn decode_kind(
     })?;
     duplicates.extend(decoded.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
     Ok(Decoded { object: decoded.value, complaints: duplicates })
+}
+
+/// An empty list of managed fields asks for their removal; the normal form would leave it out.
+fn keep_reset(fields: &mut json::Object) {
+    let entries = fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields"));
+    if let Some(entries) = entries.and_then(Value::as_array_mut)
+        && entries.is_empty()
+    {
+        entries.push(Value::object());
+    }
 }
 
 fn unregistered(version: &str, kind: &str) -> Box<Failure> {

@@ -6,12 +6,13 @@
 pub mod listen;
 mod openid;
 mod other_paths;
+mod patience;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::features::Features;
+use api::features::{Features, Gate};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use http::{Request, Response};
@@ -25,6 +26,9 @@ use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
+use crate::compaction;
+use crate::custom::serving::Serving;
+use crate::custom::{self, Customs};
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
 use crate::identity::{Authenticator, User, impersonation};
@@ -37,6 +41,9 @@ use crate::resources::{self, Resource};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
 use crate::warnings;
+
+/// How long a refusal waits for the store.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
@@ -59,8 +66,18 @@ pub struct Options {
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
+    /// A client has this long for its certificates, and then for the head of each request.
+    pub head_timeout: Duration,
+    /// A client that takes nothing of what it is sent for this long is cut off.
+    pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the health checks call the store.
+    pub store_name: &'static str,
+    /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
+    pub compaction_interval: Option<Duration>,
+    /// What the expressions of printer columns may cost in one request.
+    pub table_cost_max: u64,
 }
 
 impl Default for Options {
@@ -75,7 +92,12 @@ impl Default for Options {
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            store_name: "store",
+            compaction_interval: None,
+            table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
         }
     }
 }
@@ -86,6 +108,7 @@ pub struct Server {
     pub(crate) cache: Arc<Cache>,
     pub(crate) authorizer: Authorizer,
     pub(crate) meaning: Meaning,
+    pub(crate) customs: Arc<Customs>,
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
     pub(crate) authenticator: Authenticator,
@@ -128,16 +151,25 @@ impl Server {
     ) -> std::result::Result<Arc<Self>, store::Error> {
         bootstrap::create(&*store).await?;
         let cache = Cache::start(store.clone()).await?;
+        let stopping = watch::channel(false).0;
+        if let Some(interval) = options.compaction_interval {
+            tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
+        }
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
+        let customs = Arc::new(Customs::new());
+        let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
+        let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
+        custom::run(controller, Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
-            meaning: Meaning::new(options.features, cache.clone()),
+            meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
+            customs,
             metrics: Metrics::new(),
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
             writes: Semaphore::new(options.writes_max),
-            stopping: watch::channel(false).0,
+            stopping,
             store,
             cache,
             options,
@@ -194,7 +226,7 @@ impl Server {
             Route::Resource(target) => Some(target),
             Route::Other => None,
         };
-        let labels = labels_of(&parts.method, target.as_deref());
+        let labels = self.labels_of(&parts.method, target.as_deref());
         let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if negotiation::wants_protobuf(&parts.headers) {
@@ -292,7 +324,8 @@ impl Server {
     /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
     /// the store is away, what the cache knows counts.
     pub(crate) async fn catch_up(&self) {
-        if let Ok(current) = self.store.current_revision().await {
+        let current = tokio::time::timeout(CATCH_UP_TIMEOUT, self.store.current_revision()).await;
+        if let Ok(Ok(current)) = current {
             let _ = self.cache.reach(current).await;
         }
     }
@@ -310,7 +343,10 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Some(target) = target else {
-            return other_paths::answer(self, parts, query, user);
+            if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
+                self.wait_for_definitions().await?;
+            }
+            return other_paths::answer(self, parts, query, user).await;
         };
         let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
@@ -319,17 +355,26 @@ impl Server {
             self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
-        if !resources::groups().iter().any(|(group, _)| *group == target.group) {
-            return Ok(not_found());
+        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let custom = if builtin.is_none() { self.find_custom(target).await? } else { None };
+        let Some(resource) = builtin.or_else(|| custom.as_ref().map(|custom| custom.row)) else {
+            if !resources::groups().iter().any(|(group, _)| *group == target.group) {
+                return Ok(not_found());
+            }
+            if !resources::has_version(&target.group, &target.version) && !target.group.is_empty() {
+                return Ok(not_found());
+            }
+            return Err(Failure::no_resource());
+        };
+        let is_misplaced = !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces";
+        if custom.is_some() {
+            let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
+            let is_outside = resource.namespaced && target.namespace.is_empty() && !spans_namespaces;
+            if is_misplaced || is_outside {
+                return Ok(not_found());
+            }
         }
-        if !resources::has_version(&target.group, &target.version) {
-            return if target.group.is_empty() { Err(Failure::no_resource()) } else { Ok(not_found()) };
-        }
-        let resource = resources::find(&target.group, &target.version, &target.resource);
-        let Some(resource) = resource else { return Err(Failure::no_resource()) };
-        if target.name.contains('/')
-            || !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces"
-        {
+        if target.name.contains('/') || is_misplaced {
             return Err(Failure::no_resource());
         }
         let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };
@@ -338,8 +383,76 @@ impl Server {
         }
         let accepted = negotiation::negotiate(&parts.headers)?;
         let body = read_body(body, self.options.body_bytes_max).await?;
-        let call = Call { server: self, target, resource, query, headers: &parts.headers, user, body, accepted };
-        call.run(verb).await
+        let headers = &parts.headers;
+        let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
+        let answer = call.run(verb).await;
+        match deprecation {
+            Some(warning) => Ok(answer.unwrap_or_else(Answer::from).with_warnings(vec![warning])),
+            None => answer,
+        }
+    }
+
+    /// The custom resource that a request is about. A definition that was just written is waited for.
+    async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
+        let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
+        let found = find();
+        if found.is_some() || !target.group.contains('.') {
+            return Ok(found);
+        }
+        self.wait_for_definitions().await?;
+        Ok(find())
+    }
+
+    /// Waits until definitions of custom resources that were written before now are served, or decided about.
+    async fn wait_for_definitions(&self) -> Result<()> {
+        let current = self.store.current_revision().await?;
+        // An error means that the cache is behind; then what it knows counts.
+        let _ = self.cache.reach(current).await;
+        let (group, plural) = custom::DEFINITIONS;
+        if let Some(row) = resources::find(group, "v1", plural) {
+            self.customs.settled(self.cache.resource(&row.prefix()).newest()).await;
+        }
+        Ok(())
+    }
+
+    fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
+        let Some(target) = target else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
+        let Some(resource) = builtin.or_else(custom) else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let verb = match target.verb {
+            Some(Verb::Create) => "POST".to_owned(),
+            Some(Verb::Update) => "PUT".to_owned(),
+            Some(verb) => verb.name().to_uppercase(),
+            None => method_label(method).to_owned(),
+        };
+        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) => "cluster",
+        };
+        let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
+        Labels {
+            verb,
+            group: target.group.clone(),
+            version: target.version.clone(),
+            resource: resource.plural.to_owned(),
+            subresource: subresource.to_owned(),
+            scope,
+        }
+    }
+
+    /// Waits until everything that was written before now has had its effect on what is served.
+    ///
+    /// # Errors
+    /// Those of the store, as clients see them.
+    pub async fn settle(&self) -> Result<()> {
+        self.wait_for_definitions().await
     }
 }
 
@@ -359,42 +472,34 @@ where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let too_large = || {
+        let message = format!("Request entity too large: limit is {max}");
+        Err(Failure::new(413, "RequestEntityTooLarge", message))
+    };
+    // Nobody needs to send what was announced to be too much.
+    if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
+        return too_large();
+    }
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {max}");
-            Err(Failure::new(413, "RequestEntityTooLarge", message))
-        }
+        Err(error) if error.is::<LengthLimitError>() => too_large(),
         Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
     }
 }
 
-fn labels_of(method: &http::Method, target: Option<&Target>) -> Labels {
-    let Some(target) = target else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
-    let Some(resource) = resources::find(&target.group, &target.version, &target.resource) else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
-    let verb = match target.verb {
-        Some(Verb::Create) => "POST".to_owned(),
-        Some(Verb::Update) => "PUT".to_owned(),
-        Some(verb) => verb.name().to_uppercase(),
-        None => method.to_string(),
-    };
-    let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
-        (false, _) => "resource",
-        (true, false) => "namespace",
-        (true, true) => "cluster",
-    };
-    let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
-    Labels {
-        verb,
-        group: target.group.clone(),
-        version: target.version.clone(),
-        resource: resource.plural.to_owned(),
-        subresource: subresource.to_owned(),
-        scope,
+/// Methods as metrics name them. Clients invent others without end; all of those are one.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => "other",
     }
 }
 

@@ -86,6 +86,12 @@ impl Served {
         Self { revision, json: splice(before, revision, after), version_at: self.version_at }
     }
 
+    /// Whether the text holds this. Keys and values are written without spaces between them.
+    #[must_use]
+    pub fn contains(&self, part: &[u8]) -> bool {
+        self.json.windows(part.len()).any(|window| window == part)
+    }
+
     /// The document.
     #[must_use]
     pub fn decode(&self) -> Value {

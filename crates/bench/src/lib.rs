@@ -9,6 +9,7 @@ pub mod cases;
 pub mod column;
 pub mod engine;
 pub mod harness;
+pub mod load;
 pub mod memory;
 pub mod ours;
 pub mod peers;

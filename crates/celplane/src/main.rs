@@ -9,6 +9,7 @@ mod language;
 mod literal;
 mod manifests;
 mod output;
+mod rotation;
 mod style;
 
 use std::process::ExitCode;

@@ -260,6 +260,9 @@ fn objects_are_changed_in_all_ways() {
     assert_eq!(kubectl("set image deployment/web c=nginx:2"), "deployment.apps/web image updated\n");
     assert_eq!(kubectl("expose deployment web --name=web2 --port=81"), "service/web2 exposed\n");
     assert_eq!(kubectl("run solo --image=nginx"), "pod/solo created\n");
+    let autoscaled = "horizontalpodautoscaler.autoscaling/web autoscaled\n";
+    assert_eq!(kubectl("autoscale deployment web --max=3 --min=2"), autoscaled);
+    has(&mask(&kubectl("get hpa")), &["web Deployment/web", "2 3 0"]);
     assert_eq!(kubectl("rollout pause deployment/web"), "deployment.apps/web paused\n");
     has(&kubectl("rollout history deployment/web"), &["deployment.apps/web"]);
     assert_eq!(kubectl("rollout resume deployment/web"), "deployment.apps/web resumed\n");

@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{Kind, Type, decode};
+use api::types::{Kind, Type, decode, normalize};
 
 use crate::defaults;
 use crate::document::{Edit, Read};
@@ -70,7 +70,8 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
     let mut object = decoded.value;
     defaults::apply(of, &mut object, now);
     let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    Ok(Document { object: normalize(of, &object), strict_errors })
+    normalize(of, &mut object);
+    Ok(Document { object, strict_errors })
 }
 
 /// Admits a new object.
@@ -132,7 +133,7 @@ pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<St
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
     if let Some(of) = resource.object_type() {
-        *object = normalize(of, object);
+        normalize(of, object);
     }
 }
 
@@ -166,7 +167,7 @@ pub fn prepare_update(
     }
     keep_metadata(object, old);
     if let Some(of) = resource.object_type() {
-        *object = normalize(of, object);
+        normalize(of, object);
     }
 }
 
@@ -219,10 +220,12 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 /// What comes back from storage: defaults have been applied once more.
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
     let Some(of) = resource.object_type() else { return object };
-    let mut object = normalize(of, &object);
+    let mut object = object;
+    normalize(of, &mut object);
     drop_empty_lists(of, &mut object);
     defaults::apply(of, &mut object, now);
-    normalize(of, &object)
+    normalize(of, &mut object);
+    object
 }
 
 /// Required lists that are empty come back as null.
@@ -311,9 +314,4 @@ pub(crate) fn merge_owners(metadata: &mut Value) -> Vec<String> {
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
         duplicates.join(", ")
     )]
-}
-
-/// Brings an object that was changed back into normal form.
-fn normalize(of: &'static Type, object: &Value) -> Value {
-    decode(of, object).map_or_else(|_| object.clone(), |decoded| decoded.value)
 }

@@ -11,6 +11,7 @@ mod lists;
 mod rules;
 mod schema;
 mod spec;
+pub mod status;
 mod structural;
 mod values;
 

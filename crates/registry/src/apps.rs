@@ -142,7 +142,8 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     ..PLAIN
 };
 
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The annotation that counts changes of a DaemonSet's template.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// How often the template of a DaemonSet changed; a field inside Kubernetes, an annotation outside.
 fn template_generation(set: &Value) -> i64 {

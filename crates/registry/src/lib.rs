@@ -32,4 +32,4 @@ mod storage;
 pub mod strategy;
 mod workload;
 
-pub use apiextensions::custom_resource;
+pub use apiextensions::{custom_resource, status as definition_status};

@@ -295,3 +295,76 @@ fn without_the_gate_columns_with_expressions_are_left_out() {
     assert_eq!(names(&version, true), ["C", "P"]);
     assert_eq!(names(&version, false), ["P"]);
 }
+
+/// Definitions of the shape and size of well-known projects: they are accepted, their objects are decided about, and
+/// all their columns print.
+#[test]
+fn large_definitions_load_validate_and_print() {
+    let files = [
+        (include_str!("data/definitions/certificates.jsonl"), CERTIFICATES),
+        (include_str!("data/definitions/servicemonitors.jsonl"), MONITORS),
+        (include_str!("data/definitions/gateways.jsonl"), GATEWAYS),
+        (include_str!("data/definitions/workflows.jsonl"), WORKFLOWS),
+        (include_str!("data/definitions/databases.jsonl"), DATABASES),
+    ];
+    let environments = Environments::new().unwrap();
+    let features = Features::default().with(api::features::Gate::CRDAdditionalPrinterColumnCEL, true);
+    let context = context(&environments, features);
+    let row = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    for (text, table) in files {
+        let lines: Vec<Value> = text.lines().map(|line| json::parse(line.as_bytes()).unwrap()).collect();
+        let definition = admit::create(row, lines[0].get("definition").unwrap(), &context).unwrap().object;
+        let version = &definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap()[0];
+        let resource = CustomResource::new(&definition, version.str_at(&["name"]).unwrap()).unwrap();
+        let (columns, error) = Columns::of_version(version, true);
+        assert_eq!(error, None);
+        let clock = || Duration::ZERO;
+        let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 100_000_000, &clock);
+        let mut rows = vec![columns.columns().iter().map(|it| it.name.clone()).collect::<Vec<_>>().join(" | ")];
+        for line in &lines[1..] {
+            let object = line.get("object").unwrap();
+            match (resource.create(object, &context), line.str_at(&["refused"])) {
+                (Ok(accepted), None) => {
+                    assert_eq!(accepted.strict_errors, Vec::<String>::new());
+                    // The status is written on its own where the definition says so.
+                    let mut shown = accepted.object;
+                    if let (Some(status), Some(fields)) = (object.get("status"), shown.as_object_mut()) {
+                        fields.insert("status", status.clone());
+                    }
+                    let cells = columns.cells(&shown, &mut request);
+                    let cells: Vec<String> =
+                        cells.iter().map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned)).collect();
+                    rows.push(cells.join(" | "));
+                }
+                (Err(refused), Some(expected)) => {
+                    let message = refused.to_string();
+                    assert!(message.contains(expected), "{message}\nexpected {expected}");
+                }
+                (result, expected) => panic!("{result:?} instead of {expected:?}"),
+            }
+        }
+        assert_eq!(rows.join("\n"), table.trim());
+    }
+}
+
+const CERTIFICATES: &str = "
+Ready | Secret | Issuer | Names | Valid | Age
+True | web-tls | Issuer/ca | [www.example.com, example.com] | 2160h0m0s | 0s
+Unknown | new-tls | ClusterIssuer/ca | [] | null | 0s";
+
+const MONITORS: &str = "
+Endpoints | Ports | Labels | First path | Age
+2 | [metrics, 8080] | {app: web, tier: front} | /metrics | 0s";
+
+const GATEWAYS: &str = "
+Class | Address | Programmed | Routes | Listeners | Age
+fast | [10.0.0.7] | True | 5 | [HTTP:80, HTTPS:443] | 0s";
+
+const WORKFLOWS: &str = "
+Status | Duration | Failed | Templates | Age
+Failed | 2m5s | [build.b] | [main, run] | 0s
+Pending | null | [] | [main] | 0s";
+
+const DATABASES: &str = "
+Ready | Version | Users | Lag | Replicas | Age
+2/3 | 17 | [app, admin] | [1.5s] | 3 | 0s";

@@ -16,7 +16,7 @@ pub(super) fn kubernetes(to: &Path) -> Result<()> {
     output(program("python3", ["-m", "venv"]).arg(&environment))?;
     let python = environment.join("bin").join("python");
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PINNED];
-    output(program(&python.to_string_lossy(), pip))?;
+    output(&mut program(&python.to_string_lossy(), pip))?;
     let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", python.display());
     std::fs::write(to, script).with_context(|| format!("cannot write {}", to.display()))
 }

@@ -189,3 +189,14 @@ fn values_pass_through_serde() {
 fn a_value_is_four_words() {
     assert_eq!(size_of::<Value>(), 32);
 }
+
+#[test]
+fn lines_know_every_place_of_a_text() {
+    for text in ["", "a", "\n", "a\nb", "ä\n\nöü\n", "one\r\ntwo\n"] {
+        let lines = Lines::of(text.as_bytes());
+        for offset in 0..text.len() + 3 {
+            let expected = Position::of(text.as_bytes(), offset);
+            assert_eq!(lines.position(text.as_bytes(), offset), expected, "{text:?} at {offset}");
+        }
+    }
+}

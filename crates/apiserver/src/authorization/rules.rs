@@ -1,12 +1,13 @@
 //! Roles and bindings in the form in which they are asked.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use api::json::Value;
 use api::labels::Selector;
 
 use super::{Request, resource_of, texts};
-use crate::cache::Cache;
+use crate::cache::{Cache, ResourceCache};
 use crate::identity::User;
 use crate::metadata;
 
@@ -145,13 +146,22 @@ pub(super) struct Rules {
 
 const GROUP: &str = "/registry/rbac.authorization.k8s.io";
 
-impl Rules {
-    /// Numbers that change whenever a role or binding does.
-    pub(super) fn versions(cache: &Cache) -> [u64; 4] {
-        ["clusterroles", "clusterrolebindings", "roles", "rolebindings"]
-            .map(|plural| *cache.resource(&format!("{GROUP}/{plural}/")).subscribe().borrow())
+/// Where roles and bindings are, looked up once.
+pub(super) struct Sources([Arc<ResourceCache>; 4]);
+
+impl Sources {
+    pub(super) fn of(cache: &Cache) -> Self {
+        let plurals = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+        Self(plurals.map(|plural| cache.resource(&format!("{GROUP}/{plural}/"))))
     }
 
+    /// Numbers that change whenever a role or binding does.
+    pub(super) fn versions(&self) -> [u64; 4] {
+        self.0.each_ref().map(|cache| cache.change_count())
+    }
+}
+
+impl Rules {
     pub(super) fn is_at(&self, versions: [u64; 4]) -> bool {
         self.versions == versions
     }

@@ -34,7 +34,7 @@ pub(crate) fn answer(accept: &str) -> Answer {
                         "" => format!("/api/{version}"),
                         group => format!("/apis/{group}/{version}"),
                     };
-                    add_paths(&mut paths, &root, resource, version);
+                    add_paths(&mut paths, &root, resource, version, None);
                 }
             }
             let (paths, definitions) = (Value::Object(plain_paths(paths)), definitions());

@@ -97,7 +97,7 @@ pub(super) fn of(resource: &Resource) -> Printer {
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
             others::POLICY_BINDINGS
         }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => others::DEFINITIONS,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => policy::DEFINITIONS,
         ("apps", "controllerrevisions") => others::REVISIONS,
         ("node.k8s.io", "runtimeclasses") => others::RUNTIME_CLASSES,
         ("storage.k8s.io", "volumeattributesclasses") => others::ATTRIBUTES_CLASSES,

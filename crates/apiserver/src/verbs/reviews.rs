@@ -4,7 +4,7 @@ use api::field::{Errors, Path};
 use api::json;
 use api::json::{Object, Value};
 
-use super::Call;
+use super::{Call, ownership};
 use crate::answer::Answer;
 use crate::authorization::{Request, Rule};
 use crate::chance;
@@ -32,10 +32,12 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     let warnings = payload::check_fields(validation, kind, version, decoded.complaints)?;
     let mut review = decoded.object;
     super::create::check_namespace(call, &mut review)?;
+    let mut managed_fields = ownership::create(call, &review);
     metadata::remove(&mut review, "managedFields");
     let status = match kind {
         "TokenReview" => token_review(call, &review).await?,
         "SelfSubjectReview" => {
+            managed_fields = None;
             review = json!({"metadata": {"creationTimestamp": (chance::now().to_string())}});
             json!({"userInfo": (call.user.to_value())})
         }
@@ -45,11 +47,15 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
                 return Err(Failure::bad_request("no namespace on request"));
             }
             call.server.catch_up().await;
+            managed_fields = None;
             review = Value::object();
             rules_status(&call.server.authorizer.rules_of(call.user, &namespace))
         }
         _ => access_review(call, &review).await?,
     };
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(&mut review, "managedFields", managed_fields);
+    }
     if let Some(fields) = review.as_object_mut() {
         fields.insert("kind", kind);
         fields.insert("apiVersion", call.resource.api_version(version));

@@ -15,6 +15,9 @@ use crate::status::{Failure, Result};
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();
     let Some(subresource) = call.resource.subresource(name.split('/').next().unwrap_or(name)) else {
+        if call.custom.is_some() {
+            return Err(Failure::not_found(call.resource, &call.target.name));
+        }
         return Err(Failure::no_resource());
     };
     if !subresource.verbs.contains(&verb.name()) || call.resource.namespaced && call.target.namespace.is_empty() {

@@ -10,7 +10,18 @@ pub(crate) fn mask(value: &mut Value) {
 fn walk(value: &mut Value, key: &str) {
     match value {
         Value::Object(fields) => {
-            fields.remove("managedFields");
+            if key == "fieldsV1" {
+                // Owners are told apart by their uid.
+                let text = mask_words(&serde_json::to_string(&fields).unwrap());
+                *fields = serde_json::from_str(&text).unwrap();
+                return;
+            }
+            if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+                // Their order depends on the seconds that pass between writes.
+                entries.sort_by_key(|entry| {
+                    ["operation", "manager", "apiVersion", "subresource"].map(|key| entry[key].to_string())
+                });
+            }
             let generated = fields.contains_key("generateName");
             for (key, value) in fields.iter_mut() {
                 if generated && key == "name" {

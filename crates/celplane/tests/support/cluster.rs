@@ -1,5 +1,5 @@
-//! A control plane of its own for a test: own process, port and directory; and `kubectl` to drive it.
-#![allow(dead_code, reason = "each test uses a part")]
+//! A control plane in a process of its own, and `kubectl` to talk to it.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -7,21 +7,31 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A control plane, ended when dropped.
-pub(crate) struct Cluster {
-    process: Child,
-    pub(crate) directory: tempfile::TempDir,
+pub struct Cluster {
+    pub process: Child,
+    pub directory: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// `None`, and a word about it, without `kubectl`.
-    pub(crate) fn start() -> Option<Self> {
-        is_installed("kubectl", &["version", "--client"]).then(|| Self::start_in(tempfile::tempdir().unwrap()))
+    /// Says that a test is skipped because `kubectl` is not installed, or fails if it must be.
+    pub fn is_missing() -> bool {
+        !is_installed("kubectl", &["version", "--client"])
     }
 
-    pub(crate) fn start_in(directory: tempfile::TempDir) -> Self {
+    pub fn start() -> Option<Self> {
+        if Self::is_missing() { None } else { Some(Self::start_in(tempfile::tempdir().unwrap())) }
+    }
+
+    pub fn start_in(directory: tempfile::TempDir) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    /// With more arguments.
+    pub fn start_with(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
             .args(["up", "--port", "0", "--data-dir"])
             .arg(directory.path().join("data"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -31,12 +41,12 @@ impl Cluster {
         Self { process, directory }
     }
 
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
+    pub fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("data/admin.kubeconfig")
     }
 
     /// `kubectl` as a user of this cluster would call it, in the cluster's directory.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command
             .env("KUBECONFIG", self.kubeconfig())
@@ -46,7 +56,7 @@ impl Cluster {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Output {
+    pub fn run(&self, arguments: &[&str], input: &str) -> Output {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -60,7 +70,7 @@ impl Cluster {
 
     /// What `kubectl` prints; it must succeed.
     #[track_caller]
-    pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+    pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -70,14 +80,20 @@ impl Cluster {
 
     /// What `kubectl` complains about; it must fail.
     #[track_caller]
-    pub(crate) fn refused(&self, arguments: &[&str], input: &str) -> String {
+    pub fn refused(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
         assert!(!output.status.success(), "kubectl {arguments:?} should fail");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
+    /// Applies manifests.
+    #[track_caller]
+    pub fn apply(&self, manifests: &str) {
+        self.kubectl(&["apply", "-f", "-"], manifests);
+    }
+
     /// Ends the process as a user would, and keeps its data.
-    pub(crate) fn stop(mut self) -> tempfile::TempDir {
+    pub fn stop(mut self) -> tempfile::TempDir {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let started = Instant::now();
@@ -95,7 +111,7 @@ impl Drop for Cluster {
 }
 
 /// Whether a program is here; it must be if `CELPLANE_REQUIRE_TOOLS=1` is set.
-pub(crate) fn is_installed(program: &str, arguments: &[&str]) -> bool {
+pub fn is_installed(program: &str, arguments: &[&str]) -> bool {
     let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
     if !found {
         assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "{program} is not installed");

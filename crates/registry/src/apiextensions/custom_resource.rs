@@ -185,6 +185,17 @@ impl CustomResource {
         defaults::apply(object, &self.schema);
     }
 
+    /// Fills in defaults.
+    pub fn default(&self, object: &mut Value) {
+        defaults::apply(object, &self.schema);
+    }
+
+    /// Whether there are rules.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
     /// Drops what the schema does not know: what is left of an object of another version.
     pub fn prune(&self, object: &mut Value) {
         prune::prune(object, &self.schema);

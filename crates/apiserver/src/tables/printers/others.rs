@@ -186,42 +186,6 @@ pub(super) const SIGNING_REQUESTS: Printer = Printer {
     },
 };
 
-pub(super) const DEFINITIONS: Printer = Printer {
-    columns: &[
-        NAME,
-        text("Scope", "Whether objects live in namespaces."),
-        text("Versions", "The versions that are served."),
-        Column { name: "Created At", kind: "date", description: "When it was created.", priority: 0 },
-        super::wide("Group", "The API group."),
-        super::wide("Kind", "The kind of its objects."),
-        super::wide("ShortNames", "Other names."),
-        flag("Established", "Whether its objects are served.", 1),
-    ],
-    cells: |it, _| {
-        let mut versions: Vec<String> = list(it, &["spec", "versions"])
-            .iter()
-            .filter(|version| version.get("served").and_then(Value::as_bool) == Some(true))
-            .map(|version| {
-                let stored = version.get("storage").and_then(Value::as_bool) == Some(true);
-                let name = version.str_at(&["name"]).unwrap_or_default();
-                if stored { format!("{name}(storage)") } else { name.to_owned() }
-            })
-            .collect();
-        versions.sort_unstable();
-        let short: Vec<&str> = list(it, &["spec", "names", "shortNames"]).iter().filter_map(Value::as_str).collect();
-        vec![
-            name(it),
-            or(it, &["spec", "scope"], ""),
-            versions.join(",").into(),
-            or(it, &["metadata", "creationTimestamp"], ""),
-            or(it, &["spec", "group"], ""),
-            or(it, &["spec", "names", "kind"], ""),
-            short.join(",").into(),
-            (condition(it, "Established") == Some("True")).into(),
-        ]
-    },
-};
-
 pub(super) const REVISIONS: Printer = Printer {
     columns: &[NAME, text("Controller", "Whose revision it is."), text("Revision", "Its number."), AGE],
     cells: |it, now| {

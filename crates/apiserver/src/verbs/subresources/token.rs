@@ -6,8 +6,10 @@ use api::field::{Errors, Path};
 use api::json;
 use api::json::Value;
 
+use super::super::ownership;
 use super::Call;
 use crate::answer::Answer;
+use crate::apply::{Single, Versions as _, Write};
 use crate::chance;
 use crate::identity::service_accounts::{Bound, Lifetime, Reference};
 use crate::metadata;
@@ -78,10 +80,12 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     metadata::set(&mut request, "namespace", namespace);
     metadata::set(&mut request, "uid", uid);
     metadata::set(&mut request, "creationTimestamp", now.to_string());
-    metadata::remove(&mut request, "managedFields");
+    if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("expirationSeconds", seconds);
+    }
+    own(call, &mut request, &now.to_string());
     if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("audiences", Value::Array(audiences.into_iter().map(Into::into).collect()));
-        spec.insert("expirationSeconds", seconds);
     }
     if let Some(fields) = request.as_object_mut() {
         let expires = now.plus_seconds(seconds).to_string();
@@ -90,6 +94,26 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let normal = of.and_then(|of| api::types::decode(of, &request).ok()).map_or(request, |normal| normal.value);
     warnings.dedup();
     Ok(Answer::json(201, &normal).with_warnings(warnings))
+}
+
+/// Requests are answered with managed fields, like objects.
+fn own(call: &Call<'_>, request: &mut Value, now: &str) {
+    static VERSIONS: Single = Single::new(KIND);
+    let api_version = resources::api_version(GROUP, "v1");
+    let manager = ownership::manager(call);
+    let write = Write {
+        versions: &VERSIONS,
+        api_version: &api_version,
+        kind: KIND,
+        subresource: "token",
+        manager: &manager,
+        now,
+    };
+    let managed_fields = write.update(&VERSIONS.empty(&api_version), request);
+    metadata::remove(request, "managedFields");
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(request, "managedFields", managed_fields);
+    }
 }
 
 fn validate(request: &Value, seconds: i64) -> Errors {
