@@ -3,6 +3,8 @@
 //! Stable Rust builds and tests them; `fuzz_targets/` hands the same functions to libFuzzer.
 //! `docs/fuzzing.md` says how to run them. A found input becomes a case in the crate it concerns.
 
+mod apiserver;
+mod apply;
 mod bindings;
 mod bytes;
 mod cel_regex;
@@ -11,12 +13,18 @@ mod cel_text;
 mod cel_tree;
 mod expressions;
 mod kubernetes;
+mod protobuf;
+mod tokens;
 
+pub use apiserver::apiserver_request;
+pub use apply::apply_patches;
 pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
+pub use protobuf::kubernetes_protobuf;
+pub use tokens::apiserver_tokens;
 
 /// A target: its name, and the function that panics if its property does not hold.
 pub type Target = (&'static str, fn(&[u8]));
@@ -31,6 +39,10 @@ pub const TARGETS: &[Target] = &[
     ("cel_regex", cel_regex),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
+    ("kubernetes_protobuf", kubernetes_protobuf),
+    ("apiserver_request", apiserver_request),
+    ("apiserver_tokens", apiserver_tokens),
+    ("apply_patches", apply_patches),
 ];
 
 #[cfg(test)]

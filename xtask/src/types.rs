@@ -48,6 +48,7 @@ const NAMED: &[(&str, &str)] = &[
     ("v1.ValidationRules", "Kind::List(&Kind::Struct(&apiextensions_v1::VALIDATION_RULE))"),
     ("v1.CustomResourceSubresourceStatus", "Kind::Struct(&EMPTY)"),
     ("v1.ResourceList", "Kind::Map(&Kind::Quantity)"),
+    ("v1.AttestationValue", "Kind::List(&Kind::String)"),
     ("v1.ExtraValue", "Kind::List(&Kind::String)"),
     ("v1.Verbs", "Kind::List(&Kind::String)"),
     ("v1alpha1.StorageVersionSpec", "Kind::Struct(&EMPTY)"),

@@ -3,7 +3,7 @@
 //! Every component and every offline tool reads objects through this crate, which is pure: no clock, file, socket or
 //! global. In reading order:
 //!
-//! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`int_or_string`], and the shapes of [`names`].
+//! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`age`], [`int_or_string`], and the shapes of [`names`].
 //! - **Documents**: [`mod@json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
 //!   it; [`json_path`] finds parts of it.
 //! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
@@ -11,6 +11,7 @@
 //!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
 //! - **What users see and set**: [`field`] errors, [`features`] gates, and text [as Go prints it](go_text).
 
+pub mod age;
 pub mod apiextensions;
 pub mod apps;
 pub mod base64;

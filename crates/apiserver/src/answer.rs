@@ -1,11 +1,13 @@
 //! Answers before they are HTTP: what to send, with which code and warnings.
 
 use api::json::{self, Value};
+use api::types::{self, protobuf};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::body::Body;
+use crate::negotiation::PROTOBUF;
 use crate::status::Failure;
 
 /// What is sent back.
@@ -66,6 +68,26 @@ impl Answer {
         self
     }
 
+    /// The same in protobuf, if it is an object of a type that has such a form.
+    #[must_use]
+    pub(crate) fn into_protobuf(self) -> Self {
+        let document = match &self.body {
+            Body::Full(bytes) if self.content_type == "application/json" => json::parse(bytes).ok(),
+            Body::Pieces(pieces) if self.content_type == "application/json" => {
+                let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
+                json::parse(&whole).ok()
+            }
+            _ => None,
+        };
+        let Some(document) = document else { return self };
+        let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
+        let kind = document.str_at(&["kind"]).unwrap_or_default();
+        let shared = || types::by_kind("meta.k8s.io", "v1", kind);
+        let Some(of) = types::by_api_version(api_version, kind).or_else(shared) else { return self };
+        let message = protobuf::write_envelope(api_version, kind, &protobuf::write(of, &document));
+        Self { content_type: PROTOBUF, body: message.into(), ..self }
+    }
+
     /// As HTTP has it.
     #[must_use]
     pub(crate) fn into_response(self) -> Response<Body> {
@@ -78,7 +100,11 @@ impl Answer {
         headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for (name, value) in self.headers {
             if let Ok(value) = HeaderValue::from_str(&value) {
-                headers.append(name, value);
+                match name {
+                    // There is one already.
+                    http::header::CACHE_CONTROL => drop(headers.insert(name, value)),
+                    name => drop(headers.append(name, value)),
+                }
             }
         }
         for warning in self.warnings {

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::json::Value;
 
 pub use self::rules::Rule;
-use self::rules::Rules;
+use self::rules::{Rules, Sources};
 use crate::cache::Cache;
 use crate::identity::User;
 use crate::request::Target;
@@ -19,6 +19,7 @@ use crate::status::{Failure, Result};
 /// Decides about requests.
 pub struct Authorizer {
     cache: Arc<Cache>,
+    sources: Sources,
     rules: RwLock<Option<Arc<Rules>>>,
 }
 
@@ -45,7 +46,7 @@ impl Authorizer {
     /// Reads roles and bindings from a cache.
     #[must_use]
     pub fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, rules: RwLock::default() }
+        Self { sources: Sources::of(&cache), cache, rules: RwLock::default() }
     }
 
     /// Lets a request pass.
@@ -65,6 +66,21 @@ impl Authorizer {
         user.is_in("system:masters") || self.rules().allow(user, &request)
     }
 
+    /// Why a request would pass, as reviews say it: empty for those who may do everything; `None` if it would not.
+    #[must_use]
+    pub fn reason(&self, user: &User, request: Request<'_>) -> Option<String> {
+        if user.is_in("system:masters") {
+            return Some(String::new());
+        }
+        self.rules().reason(user, &request)
+    }
+
+    /// Everything that a user may do in a namespace.
+    #[must_use]
+    pub fn rules_of(&self, user: &User, namespace: &str) -> Vec<Rule> {
+        self.rules().of_user(user, namespace)
+    }
+
     /// Whether a user holds everything that rules would grant in a namespace; those that they do not hold.
     #[must_use]
     pub fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
@@ -81,7 +97,7 @@ impl Authorizer {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        let versions = Rules::versions(&self.cache);
+        let versions = self.sources.versions();
         let current = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(rules) = current.filter(|rules| rules.is_at(versions)) {
             return rules;
@@ -92,7 +108,7 @@ impl Authorizer {
     }
 }
 
-fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
+pub(crate) fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
     let name = &user.name;
     match request {
         Request::Path { verb, path } => {
@@ -107,7 +123,9 @@ fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
             };
             let group = &target.group;
             let why = format!("User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}");
-            Failure::forbidden(group, &target.resource, &target.name, &why)
+            // The part behind a slash is one that a check names like a part of the resource.
+            let plain = target.resource.split('/').next().unwrap_or_default();
+            Failure::forbidden(group, plain, &target.name, &why)
         }
     }
 }

@@ -1,20 +1,22 @@
-//! What every cluster has from the start: namespaces, roles and bindings, priority classes.
+//! What every cluster has from the start: namespaces, the service of the API, roles and bindings, priority classes.
 //!
 //! The objects are data. What exists is left alone, so that changes of an administrator stay.
 
 use api::json::{self, Value};
 use store::{Outcome, Store, Write};
 
+use crate::apply::{self, BuiltIn, Versions as _};
 use crate::chance;
 use crate::metadata;
-use crate::resources;
+use crate::resources::{self, Resource};
 use crate::stored;
 
 const OBJECTS: &str = include_str!("../data/bootstrap.json");
 
 /// Group and resource of each list, in the order in which they are made.
-const LISTS: [(&str, &str); 6] = [
+const LISTS: [(&str, &str); 7] = [
     ("", "namespaces"),
+    ("", "services"),
     ("scheduling.k8s.io", "priorityclasses"),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
@@ -37,12 +39,16 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
             let key = resource.key(namespace, name);
             metadata::set(&mut object, "uid", chance::uid());
             metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+            if plural == "priorityclasses" {
+                metadata::set(&mut object, "generation", 1_i64);
+            }
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("kind", resource.kind);
                 fields.insert("apiVersion", resource.api_version("v1"));
             }
             let normal = resource.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
             let Some(mut normal) = normal.map(|decoded| decoded.value) else { continue };
+            own(resource, &mut normal);
             writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
         }
     }
@@ -54,6 +60,18 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
         }
     }
     Ok(())
+}
+
+/// The server owns what it makes.
+fn own(resource: &'static Resource, object: &mut Value) {
+    let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
+    let empty = versions.empty(&api_version);
+    let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
+    let now = metadata::text(object, "creationTimestamp").to_owned();
+    let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
+    if let Some(managed_fields) = write.update(&empty, object) {
+        metadata::set(object, "managedFields", managed_fields);
+    }
 }
 
 /// Waits for all futures, which make progress together.

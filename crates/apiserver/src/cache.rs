@@ -8,12 +8,13 @@ mod changes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use store::{Batch, ListOptions, Revision, Store};
+use store::{Batch, ListOptions, Page, ProgressRequest, Revision, Store};
 use tokio::sync::watch;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use self::changes::Changes;
 pub use self::changes::{Change, ChangeKind, event_line};
@@ -22,14 +23,23 @@ use crate::stored::Served;
 /// Where all objects lie.
 pub const ROOT: &str = "/registry/";
 
+/// So many changes from before the start are known to watchers.
+const HISTORY: Revision = 2_000;
+
 /// How long a request waits for a version that has not been reached.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// After an error of the store it is asked again after this time.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// All objects of all resources.
 pub struct Cache {
     resources: RwLock<HashMap<Box<str>, Arc<ResourceCache>>>,
     revision: watch::Sender<Revision>,
-    started_at: Revision,
+    /// Changes after this revision are known, in every resource.
+    started_at: AtomicU64,
+    /// Asks the store how far it has come, where it does not say so by itself.
+    progress: RwLock<ProgressRequest>,
 }
 
 /// The objects of one resource.
@@ -65,27 +75,66 @@ pub struct TooOld {
 impl Cache {
     /// Reads everything that is stored and follows the store from there until it is closed.
     ///
+    /// It begins a little in the past, so that watchers who knew the server before it was started again can go on; but
+    /// not where the store was empty at `opened`: then nobody did.
+    ///
     /// # Errors
     /// Those of the store.
-    pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
-        let page = store.list(ROOT, ListOptions::default()).await?;
-        let watch = store.watch(ROOT, page.revision).await?;
-        let (revision, _) = watch::channel(page.revision);
-        let cache = Arc::new(Self { resources: RwLock::default(), revision, started_at: page.revision });
-        let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
-        for entry in page.entries {
-            let Some(served) = Served::new(&entry.value, entry.revision) else {
-                error!(key = %entry.key, "Skipped damaged object");
-                continue;
-            };
-            by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
+    pub async fn start(store: Arc<dyn Store>, opened: Revision) -> Result<Arc<Self>, store::Error> {
+        let current = store.current_revision().await?;
+        let past = if opened > 1 { current.saturating_sub(HISTORY).max(1) } else { current };
+        let at = |revision| ListOptions { revision, ..ListOptions::default() };
+        let mut page = store.list(ROOT, at(Some(past))).await;
+        if let Err(store::Error::Compacted { oldest, .. }) = page {
+            page = store.list(ROOT, at(Some(oldest))).await;
         }
-        for (prefix, objects) in by_prefix {
+        if let Err(store::Error::Compacted { .. }) = page {
+            page = store.list(ROOT, at(None)).await;
+        }
+        let page = page?;
+        let mut watch = store.watch(ROOT, page.revision).await?;
+        let cache = Arc::new(Self {
+            resources: RwLock::default(),
+            revision: watch::channel(page.revision).0,
+            started_at: AtomicU64::new(page.revision),
+            progress: RwLock::new(watch.progress_request()),
+        });
+        for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
             resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
         }
-        tokio::spawn(follow(Arc::downgrade(&cache), watch));
+        cache.progress.read().unwrap_or_else(PoisonError::into_inner).reach(current);
+        while cache.revision() < current {
+            cache.apply(watch.next().await?);
+        }
+        tokio::spawn(follow(Arc::downgrade(&cache), store, watch));
         Ok(cache)
+    }
+
+    /// Takes what is stored now in the place of everything that is known, after changes have been missed.
+    ///
+    /// Who watches is told that the place is lost, and lists again.
+    fn replace(&self, page: Page) {
+        let revision = page.revision;
+        self.started_at.store(revision, Ordering::Release);
+        let mut objects = by_prefix(page);
+        for prefix in objects.keys() {
+            self.resource(prefix);
+        }
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        for (prefix, resource) in resources.iter() {
+            let mut state = resource.state.write().unwrap_or_else(PoisonError::into_inner);
+            state.objects = objects.remove(prefix).unwrap_or_default();
+            let sequence = state.changes.restart(revision);
+            drop(state);
+            resource.changed.send_replace(sequence);
+        }
+        drop(resources);
+        self.revision.send_if_modified(|reached| {
+            let moved = revision > *reached;
+            *reached = revision.max(*reached);
+            moved
+        });
     }
 
     /// The cache of the resource whose keys start with `prefix`, which is made if it does not exist.
@@ -94,7 +143,7 @@ impl Cache {
             return found.clone();
         }
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(ResourceCache::new(self.started_at));
+        let new = || Arc::new(ResourceCache::new(self.started_at.load(Ordering::Acquire)));
         resources.entry(prefix.into()).or_insert_with(new).clone()
     }
 
@@ -113,6 +162,7 @@ impl Cache {
             return Ok(());
         }
         let mut receiver = self.revision.subscribe();
+        self.progress.read().unwrap_or_else(PoisonError::into_inner).reach(revision);
         let reached = receiver.wait_for(|current| *current >= revision);
         match tokio::time::timeout(VERSION_TIMEOUT, reached).await {
             Ok(Ok(_)) => Ok(()),
@@ -121,7 +171,7 @@ impl Cache {
     }
 
     fn apply(&self, batch: Batch) {
-        for event in batch.events {
+        for event in batch.events.into_iter().filter(|event| is_object(&event.key)) {
             let resource = self.resource(prefix_of(&event.key));
             resource.apply(event);
         }
@@ -133,7 +183,7 @@ impl Cache {
     }
 }
 
-async fn follow(cache: std::sync::Weak<Cache>, mut watch: store::Watch) {
+async fn follow(cache: std::sync::Weak<Cache>, store: Arc<dyn Store>, mut watch: store::Watch) {
     loop {
         match watch.next().await {
             Ok(batch) => match cache.upgrade() {
@@ -142,15 +192,63 @@ async fn follow(cache: std::sync::Weak<Cache>, mut watch: store::Watch) {
             },
             Err(store::Error::Closed) => return,
             Err(error @ store::Error::Compacted { .. }) => {
-                error!(err = %error, "Watch cache fell behind the store");
-                return;
+                warn!(err = %error, "Watch cache fell behind the store and is filled anew");
+                match refill(&cache, &*store).await {
+                    Some(new) => watch = new,
+                    None => return,
+                }
             }
             Err(error) => {
                 warn!(err = %error, "Watch cache lost the store for a moment");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(RETRY).await;
             }
         }
     }
+}
+
+/// Reads everything again, until that succeeds; `None` if nobody needs it any more.
+async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<store::Watch> {
+    loop {
+        let read = async {
+            let page = store.list(ROOT, ListOptions::default()).await?;
+            let watch = store.watch(ROOT, page.revision).await?;
+            Ok((page, watch))
+        };
+        match read.await {
+            Ok((page, watch)) => {
+                let cache = cache.upgrade()?;
+                *cache.progress.write().unwrap_or_else(PoisonError::into_inner) = watch.progress_request();
+                let revision = page.revision;
+                cache.replace(page);
+                info!(revision, "Filled watch cache");
+                return Some(watch);
+            }
+            Err(store::Error::Closed) => return None,
+            Err(error) => {
+                warn!(err = %error, "Watch cache cannot read the store");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+        cache.upgrade()?;
+    }
+}
+
+/// The objects of a page as they are served, by resource.
+fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> {
+    let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
+    for entry in page.entries.into_iter().filter(|entry| is_object(&entry.key)) {
+        let Some(served) = Served::new(&entry.value, entry.revision) else {
+            error!(key = %entry.key, "Skipped damaged object");
+            continue;
+        };
+        by_prefix.entry(prefix_of(&entry.key).into()).or_default().insert(entry.key, Arc::new(served));
+    }
+    by_prefix
+}
+
+/// Whether an object lies under a key, and not something that servers keep for themselves.
+fn is_object(key: &str) -> bool {
+    key.match_indices('/').nth(3).is_some()
 }
 
 /// `/registry/group/resource/` of a key.
@@ -200,6 +298,12 @@ impl ResourceCache {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<Served>> {
         self.read().objects.get(key).cloned()
+    }
+
+    /// The revision of the last change, 0 if there was none since the start.
+    #[must_use]
+    pub fn newest(&self) -> Revision {
+        self.read().changes.newest()
     }
 
     /// How many objects there are.
@@ -266,12 +370,18 @@ impl ResourceCache {
         (Snapshot { revision, objects, remaining: 0 }, state.changes.end())
     }
 
-    /// Changes from a place on, at most `max`.
+    /// Changes from a place on, some at a time.
     ///
     /// # Errors
     /// [`TooOld`] if the place is lost.
-    pub fn changes(&self, place: u64, max: usize) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.read().changes.from(place, max)
+    pub fn changes(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.read().changes.from(place)
+    }
+
+    /// How many changes there have been.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        *self.changed.borrow()
     }
 
     /// Tells when there are changes.
@@ -284,6 +394,115 @@ impl ResourceCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_lies_under_a_resource_is_an_object() {
+        assert!(is_object("/registry/core/pods/default/a"));
+        assert!(!is_object("/registry/compact_rev_key"));
+    }
+
+    /// A store whose watches lose their place when told to.
+    struct Forgetful {
+        store: store::Embedded,
+        forget: watch::Sender<bool>,
+    }
+
+    struct Losing(store::Watch, Option<watch::Receiver<bool>>, Revision);
+
+    #[async_trait::async_trait]
+    impl store::Source for Losing {
+        async fn next(&mut self) -> Result<Batch, store::Error> {
+            let Self(inner, forget, after) = self;
+            let forgotten = async {
+                match forget {
+                    Some(forget) => drop(forget.wait_for(|it| *it).await.unwrap()),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = forgotten => Err(store::Error::Compacted { requested: *after, oldest: u64::MAX }),
+                batch = inner.next() => batch,
+            }
+        }
+
+        fn progress_request(&self) -> ProgressRequest {
+            self.0.progress_request()
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Store for Forgetful {
+        async fn current_revision(&self) -> Result<Revision, store::Error> {
+            self.store.current_revision().await
+        }
+
+        async fn get(&self, key: &str, at_least: Revision) -> Result<store::Reading, store::Error> {
+            self.store.get(key, at_least).await
+        }
+
+        async fn list(&self, prefix: &str, options: ListOptions) -> Result<Page, store::Error> {
+            self.store.list(prefix, options).await
+        }
+
+        async fn write(&self, write: store::Write) -> Result<store::Outcome, store::Error> {
+            self.store.write(write).await
+        }
+
+        async fn watch(&self, prefix: &str, after: Revision) -> Result<store::Watch, store::Error> {
+            let inner = self.store.watch(prefix, after).await?;
+            // A watch that is opened after the loss is a good one.
+            let forget = (!*self.forget.borrow()).then(|| self.forget.subscribe());
+            Ok(store::Watch::new(Losing(inner, forget, after)))
+        }
+
+        async fn compact(&self, revision: Revision) -> Result<(), store::Error> {
+            self.store.compact(revision).await
+        }
+
+        async fn close(&self) -> Result<(), store::Error> {
+            self.store.close().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_lost_its_place_is_filled_anew_and_its_watchers_are_told() {
+        let store = store::Embedded::in_memory(store::Options::default()).unwrap();
+        let store = Arc::new(Forgetful { store, forget: watch::channel(false).0 });
+        let object = |name: &str| {
+            let mut object = api::json!({"metadata": {"name": name, "creationTimestamp": "t"}});
+            crate::stored::encode(&mut object).unwrap()
+        };
+        let put = async |name: &str| {
+            let write = store::Write::create(format!("/registry/core/pods/{name}"), object(name));
+            match store.write(write).await.unwrap() {
+                store::Outcome::Done { revision } => revision,
+                conflict => panic!("{conflict:?}"),
+            }
+        };
+        put("old").await;
+        let cache = Cache::start(store.clone(), 1).await.unwrap();
+        let pods = cache.resource("/registry/core/pods/");
+        let before = put("before").await;
+        cache.reach(before).await.unwrap();
+        let place = pods.place_after(before).unwrap();
+        let mut wake = pods.subscribe();
+        wake.borrow_and_update();
+        store.forget.send_replace(true);
+        let missed = put("missed").await;
+        cache.reach(missed).await.unwrap();
+        wake.changed().await.unwrap();
+        assert_eq!(pods.len(), 3);
+        let oldest = cache.started_at.load(Ordering::Acquire);
+        assert_eq!(pods.changes(place).unwrap_err(), TooOld { oldest });
+        // A client that comes back with an older version lists again.
+        assert_eq!(pods.place_after(oldest - 1), Err(TooOld { oldest }));
+        let after = put("after").await;
+        cache.reach(after).await.unwrap();
+        let place = pods.place_after(missed).unwrap();
+        assert_eq!(pods.changes(place).unwrap().len(), 1);
+        store.close().await.unwrap();
+    }
 
     #[test]
     fn prefixes_are_cut_behind_the_resource() {

@@ -16,7 +16,8 @@ pub fn stored_api_version(resource: &Resource) -> String {
 /// Whether a version is the stored one.
 #[must_use]
 pub fn is_stored(resource: &Resource, version: &str) -> bool {
-    version == resource.storage_version() && !is_new_event(resource)
+    // Custom resources are converted where their objects are read and written.
+    resource.custom.is_some() || version == resource.storage_version() && !is_new_event(resource)
 }
 
 fn is_new_event(resource: &Resource) -> bool {

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, SHA512, digest};
 
 use crate::answer::Answer;
+use crate::custom::Snapshot;
 use crate::negotiation::{Accepted, Form};
 use crate::resources::{self, Resource, Subresource, api_version};
 use crate::status::{Failure, Result};
@@ -14,26 +15,43 @@ use crate::status::{Failure, Result};
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers `/api`.
-pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str) -> Answer {
+pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str, customs: &Snapshot) -> Answer {
     if accepted.form == Form::GroupDiscovery {
-        return aggregated(if_none_match, |group| group.is_empty());
+        return aggregated(if_none_match, customs, |group| group.is_empty());
     }
     let address = api::json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]);
     Answer::json(200, &api::json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}))
 }
 
 /// Answers `/apis`.
-pub(crate) fn apis(accepted: &Accepted, if_none_match: &str) -> Answer {
+pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, customs: &Snapshot) -> Answer {
     if accepted.form == Form::GroupDiscovery {
-        return aggregated(if_none_match, |group| !group.is_empty());
+        return aggregated(if_none_match, customs, |group| !group.is_empty());
     }
+    let groups = named_groups(customs);
     let groups: Vec<Value> =
-        named_groups().map(|(group, versions)| Value::Object(group_fields(group, versions))).collect();
+        groups.iter().map(|(group, versions)| Value::Object(group_fields(group, versions))).collect();
     Answer::json(200, &api::json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
-fn named_groups() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
-    resources::groups().iter().copied().filter(|(group, _)| !group.is_empty())
+/// Built-in groups, then custom ones by name. A group that is both has the versions of both.
+pub(crate) fn all_groups(customs: &Snapshot) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&'static str, Vec<&'static str>)> =
+        resources::groups().iter().map(|(group, versions)| (*group, versions.to_vec())).collect();
+    for (group, versions) in customs.groups() {
+        match groups.iter_mut().find(|(it, _)| it == group) {
+            Some((_, known)) => {
+                let new: Vec<&'static str> = versions.iter().copied().filter(|it| !known.contains(it)).collect();
+                known.extend(new);
+            }
+            None => groups.push((group, versions.clone())),
+        }
+    }
+    groups
+}
+
+fn named_groups(customs: &Snapshot) -> Vec<(&'static str, Vec<&'static str>)> {
+    all_groups(customs).into_iter().filter(|(group, _)| !group.is_empty()).collect()
 }
 
 fn group_fields(group: &str, versions: &[&str]) -> Object {
@@ -49,8 +67,9 @@ fn group_fields(group: &str, versions: &[&str]) -> Object {
 }
 
 /// Answers `/apis/{group}`.
-pub(crate) fn group(name: &str) -> Option<Answer> {
-    let (group, versions) = named_groups().find(|(group, _)| *group == name)?;
+pub(crate) fn group(name: &str, customs: &Snapshot) -> Option<Answer> {
+    let groups = named_groups(customs);
+    let (group, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut document: Object = [("kind", "APIGroup"), ("apiVersion", "v1")].into_iter().collect();
     for (key, value) in group_fields(group, versions) {
         document.insert(key, value);
@@ -62,8 +81,8 @@ pub(crate) fn group(name: &str) -> Option<Answer> {
 ///
 /// # Errors
 /// 404 if the group has no such version.
-pub(crate) fn group_version(group: &str, version: &str) -> Result<Answer> {
-    if !resources::has_version(group, version) {
+pub(crate) fn group_version(group: &str, version: &str, customs: &Snapshot) -> Result<Answer> {
+    if !resources::has_version(group, version) && !customs.has_version(group, version) {
         return Err(Failure::no_resource());
     }
     let mut list: Vec<Value> = Vec::new();
@@ -72,6 +91,12 @@ pub(crate) fn group_version(group: &str, version: &str) -> Result<Answer> {
         list.extend(resource.subresources.iter().map(|sub| Value::Object(subresource_fields(resource, sub))));
     }
     list.sort_by(|left, right| left.str_at(&["name"]).cmp(&right.str_at(&["name"])));
+    for resource in customs.rows(group, version) {
+        list.push(Value::Object(resource_fields(resource)));
+        // Kubernetes: the status comes first here, and last in the one document.
+        let parts = resource.subresources.iter().rev();
+        list.extend(parts.map(|sub| Value::Object(subresource_fields(resource, sub))));
+    }
     let mut document = Object::new();
     document.insert("kind", "APIResourceList");
     if !group.is_empty() {
@@ -113,7 +138,7 @@ fn resource_fields(resource: &Resource) -> Object {
 fn storage_version_hash(resource: &Resource) -> String {
     let (group, version) = match resource.group {
         "events.k8s.io" => ("", "v1"),
-        group => (group, resource.storage_version()),
+        group => (group, resource.custom.map_or(resource.storage_version(), |custom| custom.storage_version)),
     };
     let hash = digest(&SHA256, format!("{group}/{version}/{}", resource.kind).as_bytes());
     STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
@@ -136,10 +161,10 @@ fn subresource_fields(resource: &Resource, sub: &Subresource) -> Object {
     fields
 }
 
-fn aggregated(if_none_match: &str, wanted: fn(&str) -> bool) -> Answer {
+fn aggregated(if_none_match: &str, customs: &Snapshot, wanted: fn(&str) -> bool) -> Answer {
     let mut items: Vec<Value> = Vec::new();
-    for (group, versions) in resources::groups().iter().filter(|(group, _)| wanted(group)) {
-        let versions: Vec<Value> = versions.iter().map(|version| aggregated_version(group, version)).collect();
+    for (group, versions) in all_groups(customs).iter().filter(|(group, _)| wanted(group)) {
+        let versions: Vec<Value> = versions.iter().map(|version| aggregated_version(group, version, customs)).collect();
         let mut metadata = Object::new();
         if !group.is_empty() {
             metadata.insert("name", *group);
@@ -163,13 +188,18 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
     digest(&SHA512, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-fn aggregated_version(group: &str, version: &str) -> Value {
+fn aggregated_version(group: &str, version: &str, customs: &Snapshot) -> Value {
     let kind = |group: &str, version: &str, kind: &str| api::json!({"group": group, "version": version, "kind": kind});
     let resources: Vec<Value> = served(group, version)
+        .chain(customs.rows(group, version))
         .map(|resource| {
+            let own_kind = |of: &str| match resource.custom {
+                Some(_) => kind(group, version, of),
+                None => kind("", "", of),
+            };
             let mut fields = Object::new();
             fields.insert("resource", resource.plural);
-            fields.insert("responseKind", kind("", "", resource.kind));
+            fields.insert("responseKind", own_kind(resource.kind));
             fields.insert("scope", if resource.namespaced { "Namespaced" } else { "Cluster" });
             fields.insert("singularResource", resource.singular);
             fields.insert("verbs", texts(resource.verbs));
@@ -180,10 +210,13 @@ fn aggregated_version(group: &str, version: &str) -> Value {
                 fields.insert("categories", texts(resource.categories));
             }
             if !resource.subresources.is_empty() {
-                let subresources = resource.subresources.iter().map(|sub| {
+                let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
+                if resource.custom.is_some() {
+                    parts.reverse();
+                }
+                let subresources = parts.into_iter().map(|sub| {
                     let (group, version, own) = sub.kind;
-                    let own = if own.is_empty() { resource.kind } else { own };
-                    let response = kind(group, version, own);
+                    let response = if own.is_empty() { own_kind(resource.kind) } else { kind(group, version, own) };
                     let verbs = texts(sub.verbs);
                     api::json!({"subresource": (sub.name), "responseKind": response, "verbs": verbs})
                 });

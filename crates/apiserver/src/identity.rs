@@ -1,25 +1,37 @@
 //! Who asks: client certificates, bearer tokens, or nobody in particular.
 //!
-//! A certificate's common name is the user and its organizations are the groups; tokens are a fixed table. What a user
-//! may do is decided in [`authorization`](crate::authorization).
+//! A certificate's common name is the user and its organizations are the groups. Tokens are those of a table, which can
+//! be replaced while the server runs, and those of service accounts ([`keys`], [`jwt`]). Who may act as someone else is
+//! decided in `impersonation`; what a user may do, in [`authorization`](crate::authorization).
 
 mod certificate;
+pub(crate) mod impersonation;
+pub mod jwt;
+pub mod keys;
+pub(crate) mod service_accounts;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use api::json::{Object, Value};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub use self::certificate::subject;
-use crate::status::{Failure, Result};
+use self::service_accounts::{Refused, ServiceAccounts, Verified};
+use crate::chance;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// The name.
     pub name: String,
+    /// What tells two users of one name apart, may be empty.
+    pub uid: String,
     /// The groups, `system:authenticated` or `system:unauthenticated` last.
     pub groups: Vec<String>,
+    /// More about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -28,13 +40,14 @@ impl User {
     pub fn authenticated(name: impl Into<String>, groups: &[&str]) -> Self {
         let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
         groups.push("system:authenticated".to_owned());
-        Self { name: name.into(), groups }
+        Self { name: name.into(), groups, ..Self::default() }
     }
 
     /// One who has not.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self { name: "system:anonymous".to_owned(), groups: vec!["system:unauthenticated".to_owned()] }
+        let groups = vec!["system:unauthenticated".to_owned()];
+        Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
     }
 
     /// Whether the user is in a group.
@@ -42,19 +55,40 @@ impl User {
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|it| it == group)
     }
+
+    /// The user as reviews show them.
+    #[must_use]
+    pub(crate) fn to_value(&self) -> Value {
+        let texts = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
+        let extra: Object = self.extra.iter().map(|(key, values)| (key.as_str(), texts(values))).collect();
+        let mut user = Object::new();
+        user.insert("username", self.name.as_str());
+        user.insert("uid", self.uid.as_str());
+        user.insert("groups", texts(&self.groups));
+        if !extra.is_empty() {
+            user.insert("extra", extra);
+        }
+        Value::Object(user)
+    }
 }
 
+/// Why a token is not accepted. Clients that use it are only told that they are not authorized.
+pub(crate) const INVALID_TOKEN: &str = "invalid bearer token";
+
 /// Tells users apart.
-#[derive(Debug, Default)]
 pub struct Authenticator {
-    tokens: HashMap<String, User>,
+    tokens: RwLock<Arc<HashMap<String, User>>>,
+    pub(crate) service_accounts: ServiceAccounts,
 }
 
 impl Authenticator {
-    /// Knows these tokens.
-    #[must_use]
-    pub fn new(tokens: HashMap<String, User>) -> Self {
-        Self { tokens }
+    pub(crate) fn new(tokens: HashMap<String, User>, service_accounts: ServiceAccounts) -> Self {
+        Self { tokens: RwLock::new(Arc::new(tokens)), service_accounts }
+    }
+
+    /// Replaces the table of tokens.
+    pub(crate) fn set_tokens(&self, tokens: HashMap<String, User>) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
     }
 
     /// Reads lines of `token,user,uid,"group,group"`.
@@ -65,9 +99,11 @@ impl Authenticator {
             .filter_map(|line| {
                 let (token, rest) = line.split_once(',')?;
                 let (name, rest) = rest.split_once(',').unwrap_or((rest, ""));
-                let groups = rest.split_once(',').map_or("", |(_, groups)| groups).trim_matches('"');
-                let groups: Vec<&str> = groups.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
-                Some((token.to_owned(), User::authenticated(name, &groups)))
+                let (uid, groups) = rest.split_once(',').unwrap_or((rest, ""));
+                let groups = groups.trim().trim_matches('"').split(',');
+                let groups: Vec<&str> = groups.map(str::trim).filter(|it| !it.is_empty()).collect();
+                let user = User { uid: uid.trim().to_owned(), ..User::authenticated(name.trim(), &groups) };
+                Some((token.trim().to_owned(), user))
             })
             .collect()
     }
@@ -75,16 +111,37 @@ impl Authenticator {
     /// Who sent a request. `certificate` is the user that the connection's certificate names.
     ///
     /// # Errors
-    /// 401 for an unknown token.
-    pub fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User> {
+    /// Why a token is not accepted.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, Refused> {
         if let Some(user) = certificate {
             return Ok(user.clone());
         }
         let Some(header) = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
             return Ok(User::anonymous());
         };
-        let token = header.strip_prefix("Bearer ").map(str::trim);
-        token.and_then(|token| self.tokens.get(token)).cloned().ok_or_else(Failure::unauthorized)
+        let token = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let Some(token) = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty()) else {
+            return Err(Refused::for_good(INVALID_TOKEN));
+        };
+        self.verify(token, self.service_accounts.audiences()).map(|verified| verified.user)
+    }
+
+    /// Who a token is, and for which of the wanted audiences it is good.
+    ///
+    /// # Errors
+    /// Why it is not accepted, as a review says it.
+    pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<Verified, Refused> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(user) = tokens.get(token) {
+            // A token of the table is for the server itself.
+            let own = self.service_accounts.audiences().iter();
+            let audiences: Vec<String> = own.filter(|it| wanted.contains(it)).cloned().collect();
+            if !audiences.is_empty() {
+                return Ok(Verified { user: user.clone(), audiences });
+            }
+        }
+        let verified = self.service_accounts.verify(token, wanted, chance::now())?;
+        verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
     }
 }
 
@@ -94,15 +151,10 @@ mod tests {
 
     #[test]
     fn tokens_name_users() {
-        let authenticator = Authenticator::new(Authenticator::parse_tokens("t1,alice,1,\"dev,ops\"\n# no\nt2,bob\n"));
-        let ask = |header: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            header.map(|header| headers.insert(AUTHORIZATION, header.parse().unwrap()));
-            authenticator.authenticate(&headers, None)
-        };
-        assert_eq!(ask(Some("Bearer t1")).unwrap().groups, ["dev", "ops", "system:authenticated"]);
-        assert_eq!(ask(Some("Bearer t2")).unwrap().name, "bob");
-        assert_eq!(ask(Some("Bearer no")).unwrap_err().code, 401);
-        assert_eq!(ask(None).unwrap(), User::anonymous());
+        let tokens = Authenticator::parse_tokens("t1,alice,1,\"dev,ops\"\n# no\nt2,bob\n");
+        assert_eq!(tokens["t1"].groups, ["dev", "ops", "system:authenticated"]);
+        assert_eq!(tokens["t1"].uid, "1");
+        assert_eq!(tokens["t2"].name, "bob");
+        assert_eq!(tokens.len(), 2);
     }
 }

@@ -16,6 +16,8 @@ use registry::strategy::Context;
 use crate::cache::Cache;
 use crate::chance;
 use crate::conversion;
+use crate::custom::Customs;
+use crate::custom::serving::Serving;
 use crate::metadata;
 use crate::resources::{self, Resource};
 
@@ -23,6 +25,7 @@ use crate::resources::{self, Resource};
 pub struct Meaning {
     features: Features,
     cache: Arc<Cache>,
+    customs: Arc<Customs>,
     expressions: LazyEnvironments,
 }
 
@@ -49,8 +52,42 @@ impl Expressions for LazyEnvironments {
 impl Meaning {
     /// With these features on; the cache tells about namespaces.
     #[must_use]
-    pub fn new(features: Features, cache: Arc<Cache>) -> Self {
-        Self { features, cache, expressions: LazyEnvironments::default() }
+    pub(crate) fn new(features: Features, cache: Arc<Cache>, customs: Arc<Customs>) -> Self {
+        Self { features, cache, customs, expressions: LazyEnvironments::default() }
+    }
+
+    /// What a custom resource means; none for built-in ones.
+    fn custom(&self, resource: &'static Resource) -> Option<Arc<Serving>> {
+        self.customs.of(resource)
+    }
+
+    /// What a user should know about an object that is accepted.
+    #[must_use]
+    pub fn warnings(
+        &self,
+        resource: &'static Resource,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Vec<String> {
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        if let Some(custom) = self.custom(resource) {
+            let mut warnings = match old {
+                Some(old) if custom.meaning.has_rules() => custom.meaning.validate_update(object, old, part).warnings,
+                _ => Vec::new(),
+            };
+            if part.is_none() {
+                warnings.extend(custom.meaning.warnings(object, old));
+            }
+            return warnings;
+        }
+        let is_new = || old.and_then(|old| old.get("spec")) != object.get("spec");
+        if crate::custom::is_definition(resource) && part.is_none() && is_new() {
+            return crate::custom::column_warnings(object);
+        }
+        let Some(row) = row(resource).filter(|_| part.is_none()) else { return Vec::new() };
+        let now = chance::now().to_string();
+        admit::warnings(row, object, old, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
     fn context<'a>(&'a self, resource: &Resource, namespace: &'a str, now: &'a str) -> Context<'a> {
@@ -75,14 +112,22 @@ impl Meaning {
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
-    pub fn default(&self, resource: &Resource, object: &mut Value) {
+    pub fn default(&self, resource: &'static Resource, object: &mut Value) {
+        if let Some(custom) = self.custom(resource) {
+            custom.meaning.default(object);
+            return;
+        }
         if let Some(of) = stored_type(resource) {
             registry::defaults::apply(of, object, &chance::now().to_string());
         }
     }
 
     /// Resets what users may not set in a new object.
-    pub fn prepare_create(&self, resource: &Resource, object: &mut Value) {
+    pub fn prepare_create(&self, resource: &'static Resource, object: &mut Value) {
+        if let Some(custom) = self.custom(resource) {
+            custom.meaning.prepare_create(object);
+            return;
+        }
         prepare_create(resource, object);
         if let Some(row) = row(resource) {
             let namespace = metadata::text(object, "namespace").to_owned();
@@ -93,14 +138,30 @@ impl Meaning {
 
     /// What is wrong with a new object.
     #[must_use]
-    pub fn validate_create(&self, resource: &Resource, object: &Value) -> Errors {
+    pub fn validate_create(&self, resource: &'static Resource, object: &Value) -> Errors {
+        if let Some(custom) = self.custom(resource) {
+            return custom.meaning.validate_create(object).errors;
+        }
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
+        if let Some((row, event)) = new_event(resource, object) {
+            return admit::validate_create(
+                row,
+                &event,
+                &self.context(resource, metadata::text(object, "namespace"), &now),
+            );
+        }
         admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
     /// Keeps what an update of the whole object or of a part of it may not change.
-    pub fn prepare_update(&self, resource: &Resource, object: &mut Value, old: &Value, subresource: &str) {
+    pub fn prepare_update(&self, resource: &'static Resource, object: &mut Value, old: &Value, subresource: &str) {
+        if let Some(custom) = self.custom(resource) {
+            metadata::copy(object, old, "generation");
+            let part = Some(subresource).filter(|it| !it.is_empty());
+            custom.meaning.prepare_update(object, old, part);
+            return;
+        }
         let Some(row) = row(resource) else { return prepare_update(resource, object, old, subresource) };
         let namespace = metadata::text(object, "namespace").to_owned();
         let now = chance::now().to_string();
@@ -110,7 +171,17 @@ impl Meaning {
 
     /// What is wrong with a change.
     #[must_use]
-    pub fn validate_update(&self, resource: &Resource, object: &Value, old: &Value, subresource: &str) -> Errors {
+    pub fn validate_update(
+        &self,
+        resource: &'static Resource,
+        object: &Value,
+        old: &Value,
+        subresource: &str,
+    ) -> Errors {
+        if let Some(custom) = self.custom(resource) {
+            let part = Some(subresource).filter(|it| !it.is_empty());
+            return custom.meaning.validate_update(object, old, part).errors;
+        }
         let Some(row) = row(resource) else { return validate_update(object, old) };
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());
@@ -122,6 +193,16 @@ impl Meaning {
 /// What `registry` knows of the kind, in its stored version.
 fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
     registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
+}
+
+/// Events are stored as those of the core group; of the newer group more is asked when they are made.
+fn new_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
+    if resource.group != "events.k8s.io" {
+        return None;
+    }
+    let mut event = object.clone();
+    conversion::from_stored(resource, "v1", &mut event);
+    Some((registry::resources::find("events.k8s.io", "v1", "Event")?, event))
 }
 
 fn stored_type(resource: &Resource) -> Option<&'static Type> {
@@ -140,6 +221,7 @@ fn counts_generations(resource: &Resource) -> bool {
             | ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("discovery.k8s.io", "endpointslices")
             | ("admissionregistration.k8s.io", _)
+            | ("autoscaling", "horizontalpodautoscalers")
             | ("resource.k8s.io", "deviceclasses" | "resourceslices" | "devicetaintrules")
     )
 }
@@ -272,7 +354,7 @@ fn validate_create(resource: &Resource, object: &Value) -> Errors {
 fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
     match (resource.group, resource.plural) {
         ("", "namespaces") => api::names::dns1123_label,
-        ("", "services") => api::names::dns1035_label,
+        ("", "services") => api::names::dns1123_label,
         ("rbac.authorization.k8s.io", _) => api::names::path_segment,
         _ => api::names::dns1123_subdomain,
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
 
+use crate::custom::metrics::ColumnMetrics;
+
 /// Bounds of request durations, in seconds.
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -19,6 +21,8 @@ pub(crate) struct Metrics {
     in_flight: Arc<Family<Gauge>>,
     watchers: Arc<Family<Gauge>>,
     dropped: Arc<Family<Counter>>,
+    /// Those of printer columns with expressions.
+    pub(crate) columns: ColumnMetrics,
 }
 
 /// What a request was, in the labels of metrics.
@@ -74,6 +78,7 @@ impl Metrics {
                 &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"],
                 &[],
             ),
+            columns: ColumnMetrics::new(&registry),
             registry,
         }
     }

@@ -1,7 +1,7 @@
 //! What form the client wants the answer in.
 //!
-//! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. JSON is always there;
-//! where a client would like protobuf it names JSON behind it.
+//! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. Objects are kept as JSON,
+//! so protobuf is passed over where the client takes JSON as well, and sent where it does not.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -39,6 +39,19 @@ pub struct Accepted {
 const NONE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const NO_FORM: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
+/// The media type of objects in protobuf.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Whether a client takes protobuf and nothing else that could be sent.
+#[must_use]
+pub fn wants_protobuf(headers: &HeaderMap) -> bool {
+    let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    accept.peek().is_some()
+        && accept
+            .flat_map(|value| value.split(','))
+            .all(|it| it.split(';').next().unwrap_or_default().trim() == PROTOBUF)
+}
+
 /// Reads the `Accept` header of a request.
 ///
 /// # Errors
@@ -52,6 +65,7 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
     let mut clauses: Vec<(f32, &str)> = accept.split(',').map(|clause| (quality(clause), clause.trim())).collect();
     clauses.sort_by(|left, right| right.0.total_cmp(&left.0));
     let mut known_type = false;
+    let only_protobuf = wants_protobuf(headers);
     for (_, clause) in clauses {
         let mut parts = clause.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
@@ -59,9 +73,11 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
         match media {
             "application/json" | "*/*" => {}
             "application/yaml" => accepted.yaml = true,
-            "application/vnd.kubernetes.protobuf" => {
+            PROTOBUF => {
                 known_type = true;
-                continue;
+                if !only_protobuf {
+                    continue;
+                }
             }
             _ => continue,
         }
@@ -84,15 +100,24 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::GroupDiscovery,
             _ => continue,
         };
+        if media == PROTOBUF && accepted.form != Form::Object {
+            continue;
+        }
         if !form.is_empty() {
             version.clone_into(&mut accepted.version);
         }
         return Ok(accepted);
     }
     if known_type {
-        return Err(Failure::new(406, "NotAcceptable", NO_FORM));
+        return Err(not_acceptable());
     }
     Err(Failure::new(406, "NotAcceptable", NONE).with_no_details())
+}
+
+/// The answer to a client that takes a form which exists, but not of this.
+#[must_use]
+pub(crate) fn not_acceptable() -> Box<Failure> {
+    Failure::new(406, "NotAcceptable", NO_FORM)
 }
 
 fn quality(clause: &str) -> f32 {
@@ -128,6 +153,9 @@ mod tests {
         check("text/plain", Err(406));
         check("application/vnd.kubernetes.protobuf,application/json", Ok(Form::Object));
         check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Ok(Form::Table));
+        check("application/cbor,application/json", Ok(Form::Object));
+        check("application/vnd.kubernetes.protobuf", Ok(Form::Object));
+        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Err(406));
         check("application/json;as=Foo;v=v1;g=meta.k8s.io", Err(406));
         check("application/json;as=Foo;v=v1;g=meta.k8s.io,application/json", Ok(Form::Object));
         check("text/plain;q=0.9,application/json;q=0.5", Ok(Form::Object));

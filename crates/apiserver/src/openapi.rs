@@ -1,6 +1,7 @@
-//! OpenAPI v3, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
+//! OpenAPI, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
 
 mod schemas;
+pub(crate) mod v2;
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use api::json::{Object, Value};
 use bytes::Bytes;
 
 use crate::answer::Answer;
+use crate::custom::Document;
 use crate::discovery::hash;
 use crate::request::Query;
 use crate::resources::{self, Resource, api_version};
@@ -34,20 +36,24 @@ impl OpenApi {
     }
 
     /// Answers `/openapi/v3` and what is below.
-    pub(crate) fn answer(&self, path: &str, query: &Query) -> Option<Answer> {
+    pub(crate) fn answer(&self, path: &str, query: &Query, customs: &[Document]) -> Option<Answer> {
         if path.is_empty() {
-            let paths: Object = self
-                .documents
-                .iter()
-                .map(|(path, (_, hash))| {
+            let own = self.documents.iter().map(|(path, (_, hash))| (path.as_str(), hash));
+            let custom = customs.iter().map(|(path, _, hash)| (path.as_str(), hash));
+            let mut paths: Object = own
+                .chain(custom)
+                .map(|(path, hash)| {
                     let url = format!("/openapi/v3/{path}?hash={hash}");
-                    (path.as_str(), api::json!({"serverRelativeURL": url}))
+                    (path, api::json!({"serverRelativeURL": url}))
                 })
                 .collect();
+            paths.sort();
             let index = api::json!({"paths": paths});
             return Some(Answer::bytes(200, "text/plain; charset=utf-8", api::json::to_string(&index)));
         }
-        let (document, hash) = self.documents.get(path)?;
+        let own = self.documents.get(path).map(|(document, hash)| (document, hash));
+        let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, document, hash)| (document, hash));
+        let (document, hash) = own.or_else(custom)?;
         let etag = format!("\"{hash}\"");
         let asked = query.get("hash");
         if !asked.is_empty() && asked != hash {
@@ -76,14 +82,37 @@ fn document(group: &str, version: &str) -> Value {
         if let Some(of) = resource.object_type(version) {
             schemas.add(of, Some((group, version)));
         }
-        add_paths(&mut paths, &root, resource, version);
+        let schema = resource.object_type(version).map(|of| of.schema_name());
+        add_paths(&mut paths, &root, resource, version, schema.as_deref());
     }
     let info = api::json!({"title": "Kubernetes", "version": "1.38"});
     let schemas = schemas.finish();
     api::json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
 }
 
-fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str) {
+/// The package of what all objects have.
+const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
+
+/// A type of all objects, with everything that it refers to.
+pub(crate) fn add_type(schemas: &mut Object, name: &str) {
+    let mut types = schemas::Schemas::default();
+    if let Some(of) = api::types::by_name(META, name) {
+        types.add(of, None);
+    }
+    for (name, schema) in types.finish() {
+        schemas.insert(name, schema);
+    }
+}
+
+/// What `metadata` of an object is.
+pub(crate) fn reference_to_metadata() -> Value {
+    let name = api::types::by_name(META, "ObjectMeta").map(|of| of.schema_name()).unwrap_or_default();
+    let reference = format!("#/components/schemas/{name}");
+    api::json!({"allOf": [{"$ref": reference}]})
+}
+
+/// Adds the paths of a resource, whose objects have the schema of this name.
+pub(crate) fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str, schema: Option<&str>) {
     let kind = api::json!({"group": (resource.group), "kind": (resource.kind), "version": version});
     let plural = resource.plural;
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
@@ -93,7 +122,7 @@ fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str)
         [("list", "get", "list"), ("create", "post", "post"), ("deletecollection", "delete", "deletecollection")]
     {
         if has(verb) {
-            collection.insert(method, operation(resource, version, action, &kind));
+            collection.insert(method, operation(resource, version, action, &kind, schema));
         }
     }
     paths.insert(format!("{root}{scope}/{plural}"), collection);
@@ -102,7 +131,7 @@ fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str)
         [("get", "get", "get"), ("update", "put", "put"), ("delete", "delete", "delete"), ("patch", "patch", "patch")]
     {
         if has(verb) {
-            item.insert(method, operation(resource, version, action, &kind));
+            item.insert(method, operation(resource, version, action, &kind, schema));
         }
     }
     if !item.is_empty() {
@@ -120,14 +149,14 @@ fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str)
             [("get", "get", "get"), ("update", "put", "put"), ("patch", "patch", "patch"), ("create", "post", "post")]
         {
             if sub.verbs.contains(&verb) {
-                methods.insert(method, operation(resource, version, action, &kind));
+                methods.insert(method, operation(resource, version, action, &kind, schema));
             }
         }
         paths.insert(format!("{root}{scope}/{plural}/{{name}}/{}", sub.name), methods);
     }
 }
 
-fn operation(resource: &Resource, version: &str, action: &str, kind: &Value) -> Value {
+fn operation(resource: &Resource, version: &str, action: &str, kind: &Value, schema: Option<&str>) -> Value {
     let parameter = |name: &str, schema: &str| api::json!({"name": name, "in": "query", "schema": {"type": schema, "uniqueItems": true}});
     let mut parameters = Vec::new();
     if matches!(action, "post" | "put" | "patch") {
@@ -139,8 +168,8 @@ fn operation(resource: &Resource, version: &str, action: &str, kind: &Value) -> 
         }
     }
     let media = |names: &[&str]| -> Object {
-        let reference = resource.object_type(version).map(|of| {
-            let reference = format!("#/components/schemas/{}", of.schema_name());
+        let reference = schema.map(|name| {
+            let reference = format!("#/components/schemas/{name}");
             api::json!({"schema": {"$ref": reference}})
         });
         names.iter().map(|name| (*name, reference.clone().unwrap_or_else(Value::object))).collect()
@@ -156,12 +185,15 @@ fn operation(resource: &Resource, version: &str, action: &str, kind: &Value) -> 
         fields.insert("requestBody", api::json!({"content": (content.clone())}));
     }
     if action == "patch" {
-        let accepted = media(&[
+        let mut accepted = media(&[
             "application/apply-patch+yaml",
             "application/json-patch+json",
             "application/merge-patch+json",
             "application/strategic-merge-patch+json",
         ]);
+        if resource.custom.is_some() {
+            accepted.remove("application/strategic-merge-patch+json");
+        }
         fields.insert("requestBody", api::json!({"content": accepted}));
     }
     fields.insert("responses", api::json!({"200": {"description": "OK", "content": content}}));

@@ -1,16 +1,17 @@
 //! From the body of a request to an object in the normal form of its type.
 //!
-//! JSON and YAML are read; a missing content type means JSON. Fields that the type does not know and keys that occur
+//! JSON, YAML and protobuf are read; a missing content type means JSON. Fields that the type does not know and keys that occur
 //! twice are dropped, warned about or refused, as the client asked with `fieldValidation`.
 
 use api::json::{self, Value};
+use api::types::protobuf::{self, Envelope, ProtobufError};
 use api::types::{self, Type};
 use api::yaml;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
 use crate::request::Query;
-use crate::resources::{Resource, api_version};
+use crate::resources::{self, Resource, api_version};
 use crate::status::{Failure, Result};
 
 /// What becomes of unknown and repeated fields.
@@ -37,7 +38,7 @@ impl FieldValidation {
             other => {
                 let mut errors = api::field::Errors::new();
                 let at = api::field::Path::new("fieldValidation");
-                errors.not_supported(at, other, &["Ignore", "Strict", "Warn"]);
+                errors.not_supported(at, other, &["", "Ignore", "Strict", "Warn"]);
                 Err(Failure::invalid("meta.k8s.io", options_kind, "", &errors))
             }
         }
@@ -66,46 +67,84 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
     match media {
         "" | "application/json" => read_json(body, kind),
         "application/yaml" => read_yaml(body, kind),
+        "application/vnd.kubernetes.protobuf" => read_protobuf(body, kind),
         _ => Err(Failure::unsupported_media_type(&READABLE)),
     }
 }
 
+/// Bytes that are no object of any kind.
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
-    let shown = if body.is_empty() {
-        "<empty>".to_owned()
-    } else if body
-        .iter()
-        .all(|byte| matches!(byte, b'{' | b'}' | b' ' | b'"' | b':' | b',') || byte.is_ascii_alphanumeric())
-    {
-        String::from_utf8_lossy(body).into_owned()
-    } else {
-        body.iter().map(|byte| format!("{byte:02x}")).collect()
+    /// So much of the body is shown.
+    const SHOWN_MAX: usize = 30;
+    let start = body.get(..SHOWN_MAX).unwrap_or(body);
+    let more = if start.len() < body.len() { " ..." } else { "" };
+    let shown = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
-    Failure::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({shown})"
-    ))
+    Failure::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})"))
+}
+
+fn not_json(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
+    unrecognized(kind, &format!("couldn't get version/kind; json parse error: {why}"), body)
+}
+
+fn read_protobuf(body: &[u8], kind: &str) -> Result<Payload> {
+    let envelope = Envelope::read(body).map_err(|error| unrecognized(kind, &error.to_string(), body))?;
+    let named = types::by_api_version(&envelope.api_version, &envelope.kind);
+    // Options are of every group; an envelope that names nothing holds what is expected.
+    let shared = || types::by_kind("meta.k8s.io", "v1", &envelope.kind);
+    let expected = || {
+        let unnamed = envelope.kind.is_empty() && envelope.api_version.is_empty();
+        types::kinds().iter().find(|(_, _, it, _)| unnamed && *it == kind).map(|(_, _, _, it)| *it)
+    };
+    let Some(of) = named.or_else(shared).or_else(expected) else {
+        let group = envelope.api_version.split_once('/').map_or("", |(group, _)| group);
+        if resources::groups().iter().any(|(it, _)| *it == group) {
+            return Err(unregistered(&envelope.api_version, &envelope.kind));
+        }
+        // Custom resources have no numbers.
+        return Err(Failure::unsupported_media_type(&READABLE));
+    };
+    let mut value = protobuf::read(of, envelope.raw).map_err(|error| match error {
+        ProtobufError::Unsupported(_) => Failure::unsupported_media_type(&READABLE),
+        error => {
+            let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
+            let given = &envelope.kind;
+            Failure::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {error}"))
+        }
+    })?;
+    if let Some(fields) = value.as_object_mut() {
+        for (name, text) in [("kind", envelope.kind), ("apiVersion", envelope.api_version)] {
+            if !text.is_empty() {
+                fields.insert(name, text);
+            }
+        }
+    }
+    Ok(Payload { value, duplicates: Vec::new() })
 }
 
 fn read_json(body: &[u8], kind: &str) -> Result<Payload> {
-    let (value, duplicates) = json::parse_strict(body).map_err(|error| unrecognized(kind, &error.message, body))?;
+    let (value, duplicates) = json::parse_strict(body).map_err(|error| not_json(kind, &error.message, body))?;
     if !matches!(value, Value::Object(_)) {
         let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
         let why = format!("json: cannot unmarshal {} into Go value of type {target}", value.kind());
-        return Err(unrecognized(kind, &why, body));
+        return Err(not_json(kind, &why, body));
     }
     let duplicates = duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect();
     Ok(Payload { value, duplicates })
 }
 
 fn read_yaml(body: &[u8], kind: &str) -> Result<Payload> {
-    let text = std::str::from_utf8(body).map_err(|error| unrecognized(kind, &error.to_string(), body))?;
+    let text = std::str::from_utf8(body).map_err(|error| not_json(kind, &error.to_string(), body))?;
     let (documents, error) = yaml::parse_documents(text);
     if let Some(error) = error {
         return Err(Failure::bad_request(format!("error converting YAML to JSON: {}", error.message)));
     }
     let document = documents.into_iter().next();
     let Some(document) = document else {
-        return Err(unrecognized(kind, "unexpected end of JSON input", body));
+        return Err(not_json(kind, "unexpected end of JSON input", body));
     };
     let duplicates = document.duplicates.into_iter().map(|it| format!("key \"{}\" already set in map", it.path));
     Ok(Payload { value: document.value, duplicates: duplicates.collect() })
@@ -149,6 +188,7 @@ pub fn decode_kind(
         }
         fields.insert("kind", kind);
         fields.insert("apiVersion", expected.as_str());
+        keep_reset(fields);
     }
     let Some(object_type) = object_type else {
         return Ok(Decoded { object: value, complaints: duplicates });
@@ -160,14 +200,28 @@ pub fn decode_kind(
     Ok(Decoded { object: decoded.value, complaints: duplicates })
 }
 
+/// An empty list of managed fields asks for their removal; the normal form would leave it out.
+fn keep_reset(fields: &mut json::Object) {
+    let entries = fields.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields"));
+    if let Some(entries) = entries.and_then(Value::as_array_mut)
+        && entries.is_empty()
+    {
+        entries.push(Value::object());
+    }
+}
+
+fn unregistered(version: &str, kind: &str) -> Box<Failure> {
+    Failure::bad_request(format!(
+        "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    ))
+}
+
 fn mismatch(version: &str, kind: &str, group: &str, expected: &str, expected_kind: &str) -> Box<Failure> {
     let (given_version, given_kind) =
         (if version.is_empty() { expected } else { version }, if kind.is_empty() { expected_kind } else { kind });
     let short = given_version.rsplit('/').next().unwrap_or_default();
     if types::by_api_version(given_version, given_kind).is_none() && given_kind != "List" {
-        return Failure::bad_request(format!(
-            "no kind \"{given_kind}\" is registered for version \"{given_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-        ));
+        return unregistered(given_version, given_kind);
     }
     if given_kind == expected_kind && version != expected {
         return Failure::bad_request(format!(

@@ -7,7 +7,7 @@ mod table;
 use api::types::{self, Type};
 
 /// A resource: a collection of objects of one kind.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The API group, empty for core.
     pub group: &'static str,
@@ -29,10 +29,23 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// What stands below its objects, sorted by name.
     pub subresources: &'static [Subresource],
+    /// What users defined about it, if it is theirs.
+    pub custom: Option<Custom>,
+}
+
+/// What the row of a custom resource says besides. Such a row is about one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Custom {
+    /// The kind of its lists.
+    pub list_kind: &'static str,
+    /// The version that objects are stored in.
+    pub storage_version: &'static str,
+    /// Fields that objects can be selected by, besides name and namespace.
+    pub selectable_fields: &'static [&'static str],
 }
 
 /// A path below an object.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subresource {
     /// The name in paths.
     pub name: &'static str,
@@ -57,6 +70,7 @@ const ROW: Resource = Resource {
     categories: &[],
     verbs: ALL,
     subresources: &[],
+    custom: None,
 };
 
 const STATUS: Subresource = sub("status", ("", "", ""), &["get", "patch", "update"]);
@@ -109,7 +123,19 @@ impl Resource {
     /// The type of its objects in a version.
     #[must_use]
     pub fn object_type(&self, version: &str) -> Option<&'static Type> {
+        if self.custom.is_some() {
+            return None;
+        }
         types::by_kind(self.group, version, self.kind)
+    }
+
+    /// The kind of its lists.
+    #[must_use]
+    pub fn list_kind(&self) -> String {
+        match self.custom {
+            Some(custom) => custom.list_kind.to_owned(),
+            None => format!("{}List", self.kind),
+        }
     }
 
     /// The resource as messages name it: `deployments.apps`.
@@ -156,6 +182,9 @@ impl Resource {
     /// Whether a delete answers with the deleted object, where most answer with a `Status`.
     #[must_use]
     pub fn delete_returns_object(&self) -> bool {
+        if self.custom.is_some() {
+            return false;
+        }
         matches!(
             (self.group, self.plural),
             ("", "pods" | "services" | "persistentvolumeclaims" | "persistentvolumes")
@@ -169,6 +198,9 @@ impl Resource {
     /// Whether an update may leave out the version that it is based on.
     #[must_use]
     pub fn unconditional_update(&self) -> bool {
+        if self.custom.is_some() {
+            return false;
+        }
         !matches!(
             (self.group, self.plural),
             ("apiextensions.k8s.io", _)

@@ -4,26 +4,34 @@
 //! front of it.
 
 pub mod listen;
+mod openid;
 mod other_paths;
+mod patience;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::features::Features;
+use api::features::{Features, Gate};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::{Semaphore, watch};
+use tracing::debug;
 
 use crate::answer::Answer;
 use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
-use crate::identity::{Authenticator, User};
+use crate::compaction;
+use crate::custom::serving::Serving;
+use crate::custom::{self, Customs};
+use crate::identity::keys::KeyRing;
+use crate::identity::service_accounts::ServiceAccounts;
+use crate::identity::{Authenticator, User, impersonation};
 use crate::meaning::Meaning;
 use crate::metrics::{Labels, Metrics};
 use crate::negotiation;
@@ -32,6 +40,10 @@ use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
+use crate::warnings;
+
+/// How long a refusal waits for the store.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
@@ -40,6 +52,10 @@ pub struct Options {
     pub features: Features,
     /// Tokens and the users they stand for.
     pub tokens: HashMap<String, User>,
+    /// Who signs service account tokens.
+    pub issuer: String,
+    /// Whom tokens must be meant for; the issuer if empty.
+    pub audiences: Vec<String>,
     /// Where clients find the server, as discovery says it.
     pub address: String,
     /// A longer body is refused.
@@ -50,8 +66,18 @@ pub struct Options {
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
+    /// A client has this long for its certificates, and then for the head of each request.
+    pub head_timeout: Duration,
+    /// A client that takes nothing of what it is sent for this long is cut off.
+    pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the health checks call the store.
+    pub store_name: &'static str,
+    /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
+    pub compaction_interval: Option<Duration>,
+    /// What the expressions of printer columns may cost in one request.
+    pub table_cost_max: u64,
 }
 
 impl Default for Options {
@@ -59,12 +85,19 @@ impl Default for Options {
         Self {
             features: Features::default(),
             tokens: HashMap::new(),
+            issuer: "https://kubernetes.default.svc".to_owned(),
+            audiences: Vec::new(),
             address: "127.0.0.1:6443".to_owned(),
             body_bytes_max: 3 << 20,
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            store_name: "store",
+            compaction_interval: None,
+            table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
         }
     }
 }
@@ -75,9 +108,10 @@ pub struct Server {
     pub(crate) cache: Arc<Cache>,
     pub(crate) authorizer: Authorizer,
     pub(crate) meaning: Meaning,
+    pub(crate) customs: Arc<Customs>,
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
-    authenticator: Authenticator,
+    pub(crate) authenticator: Authenticator,
     openapi: OnceLock<OpenApi>,
     reads: Semaphore,
     writes: Semaphore,
@@ -96,22 +130,47 @@ impl Stopping {
 }
 
 impl Server {
-    /// Starts a server on a store: fills the cache, and makes what every cluster has.
+    /// Starts a server on a store: fills the cache, and makes what every cluster has. Service account tokens are signed
+    /// with a key that nobody else knows.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> std::result::Result<Arc<Self>, store::Error> {
+        let keys = KeyRing::generate().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
+        Self::start_with_keys(store, options, keys).await
+    }
+
+    /// As [`Server::start`], with these keys for service account tokens.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn start_with_keys(
+        store: Arc<dyn Store>,
+        options: Options,
+        keys: KeyRing,
+    ) -> std::result::Result<Arc<Self>, store::Error> {
+        let opened = store.current_revision().await?;
         bootstrap::create(&*store).await?;
-        let cache = Cache::start(store.clone()).await?;
+        let cache = Cache::start(store.clone(), opened).await?;
+        let stopping = watch::channel(false).0;
+        if let Some(interval) = options.compaction_interval {
+            tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
+        }
+        let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
+        let customs = Arc::new(Customs::new());
+        let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
+        let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
+        custom::run(controller, Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(cache.clone()),
-            authenticator: Authenticator::new(options.tokens.clone()),
-            meaning: Meaning::new(options.features, cache.clone()),
+            authenticator: Authenticator::new(options.tokens.clone(), accounts),
+            meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
+            customs,
             metrics: Metrics::new(),
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
             writes: Semaphore::new(options.writes_max),
-            stopping: watch::channel(false).0,
+            stopping,
             store,
             cache,
             options,
@@ -136,6 +195,16 @@ impl Server {
         Stopping(self.stopping.subscribe())
     }
 
+    /// Replaces the table of tokens; requests that are under way keep their user.
+    pub fn set_tokens(&self, tokens: HashMap<String, User>) {
+        self.authenticator.set_tokens(tokens);
+    }
+
+    /// Replaces the keys of service account tokens.
+    pub fn set_keys(&self, keys: KeyRing) {
+        self.authenticator.service_accounts.set_keys(keys);
+    }
+
     pub(crate) fn openapi(&self) -> &OpenApi {
         self.openapi.get_or_init(OpenApi::new)
     }
@@ -158,9 +227,12 @@ impl Server {
             Route::Resource(target) => Some(target),
             Route::Other => None,
         };
-        let labels = labels_of(&parts.method, target.as_deref());
+        let labels = self.labels_of(&parts.method, target.as_deref());
         let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
-        let answer = answer.unwrap_or_else(Answer::from);
+        let mut answer = answer.unwrap_or_else(Answer::from);
+        if negotiation::wants_protobuf(&parts.headers) {
+            answer = answer.into_protobuf();
+        }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
@@ -183,10 +255,9 @@ impl Server {
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let user = self.authenticator.authenticate(&parts.headers, certificate)?;
-        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            // Acting with the rights of who asks would not be what they meant.
-            return Err(Failure::forbidden("", "users", "", "impersonation is not supported by this server"));
+        let mut user = self.authenticate(&parts.headers, certificate).await?;
+        if let Some(wanted) = impersonation::wanted(&parts.headers)? {
+            user = self.impersonate(parts, target, &user, &wanted).await?;
         }
         let path = parts.uri.path();
         let is_watch = target.is_some_and(|target| target.verb == Some(Verb::Watch));
@@ -207,9 +278,9 @@ impl Server {
         };
         let gauge = self.metrics.in_flight(kind);
         gauge.add(1);
-        let work = self.routed(parts, body, query, target, &user);
+        let work = warnings::collect(self.routed(parts, body, query, target, &user));
         let result = match tokio::time::timeout(self.options.request_timeout, work).await {
-            Ok(result) => result,
+            Ok((result, warnings)) => Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings)),
             Err(_) => {
                 let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Failure::new(504, "Timeout", message).with_no_details())
@@ -217,6 +288,47 @@ impl Server {
         };
         gauge.add(-1);
         result
+    }
+
+    async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
+        let mut user = self.authenticator.authenticate(headers, certificate);
+        if user.as_ref().is_err_and(|refused| refused.by_objects) {
+            // The account may have been made a moment ago, through another server.
+            self.catch_up().await;
+            user = self.authenticator.authenticate(headers, certificate);
+        }
+        user.map_err(|refused| {
+            debug!(err = refused.message, "Unable to authenticate the request");
+            Failure::unauthorized()
+        })
+    }
+
+    async fn impersonate(
+        &self,
+        parts: &http::request::Parts,
+        target: Option<&Target>,
+        user: &User,
+        wanted: &User,
+    ) -> Result<User> {
+        let verb = verb_name(&parts.method, target);
+        let asked = match target {
+            Some(target) => authorization::Request::Resource { verb: &verb, target },
+            None => authorization::Request::Path { verb: &verb, path: parts.uri.path() },
+        };
+        if let Ok(user) = impersonation::impersonate(&self.authorizer, user, wanted, asked) {
+            return Ok(user);
+        }
+        self.catch_up().await;
+        impersonation::impersonate(&self.authorizer, user, wanted, asked)
+    }
+
+    /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
+    /// the store is away, what the cache knows counts.
+    pub(crate) async fn catch_up(&self) {
+        let current = tokio::time::timeout(CATCH_UP_TIMEOUT, self.store.current_revision()).await;
+        if let Ok(Ok(current)) = current {
+            let _ = self.cache.reach(current).await;
+        }
     }
 
     async fn routed<B>(
@@ -232,36 +344,123 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Some(target) = target else {
-            return other_paths::answer(self, parts, query, user);
+            if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
+                self.wait_for_definitions().await?;
+            }
+            return other_paths::answer(self, parts, query, user).await;
         };
-        let verb_name = target.verb.map_or_else(|| parts.method.as_str().to_lowercase(), |verb| verb.name().to_owned());
+        let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
         if self.authorizer.authorize(user, asked).is_err() {
-            // The right may have been granted a moment ago: a refusal knows everything that was written before.
-            let current = self.store.current_revision().await?;
-            // An error means that the cache is behind; then what it knows counts.
-            let _ = self.cache.reach(current).await;
+            // The right may have been granted a moment ago.
+            self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
-        if !resources::groups().iter().any(|(group, _)| *group == target.group) {
-            return Ok(not_found());
+        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let custom = if builtin.is_none() { self.find_custom(target).await? } else { None };
+        let Some(resource) = builtin.or_else(|| custom.as_ref().map(|custom| custom.row)) else {
+            if !resources::groups().iter().any(|(group, _)| *group == target.group) {
+                return Ok(not_found());
+            }
+            if !resources::has_version(&target.group, &target.version) && !target.group.is_empty() {
+                return Ok(not_found());
+            }
+            return Err(Failure::no_resource());
+        };
+        let is_misplaced = !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces";
+        if custom.is_some() {
+            let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
+            let is_outside = resource.namespaced && target.namespace.is_empty() && !spans_namespaces;
+            if is_misplaced || is_outside {
+                return Ok(not_found());
+            }
         }
-        if !resources::has_version(&target.group, &target.version) {
-            return if target.group.is_empty() { Err(Failure::no_resource()) } else { Ok(not_found()) };
-        }
-        let resource = resources::find(&target.group, &target.version, &target.resource);
-        let Some(resource) = resource else { return Err(Failure::no_resource()) };
-        if target.name.contains('/')
-            || !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces"
-        {
+        if target.name.contains('/') || is_misplaced {
             return Err(Failure::no_resource());
         }
         let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };
+        if resource.verbs.contains(&verb.name()) {
+            warnings::add(warnings::deprecation(resource, target));
+        }
         let accepted = negotiation::negotiate(&parts.headers)?;
         let body = read_body(body, self.options.body_bytes_max).await?;
-        let call = Call { server: self, target, resource, query, headers: &parts.headers, user, body, accepted };
-        call.run(verb).await
+        let headers = &parts.headers;
+        let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
+        let answer = call.run(verb).await;
+        match deprecation {
+            Some(warning) => Ok(answer.unwrap_or_else(Answer::from).with_warnings(vec![warning])),
+            None => answer,
+        }
     }
+
+    /// The custom resource that a request is about. A definition that was just written is waited for.
+    async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
+        let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
+        let found = find();
+        if found.is_some() || !target.group.contains('.') {
+            return Ok(found);
+        }
+        self.wait_for_definitions().await?;
+        Ok(find())
+    }
+
+    /// Waits until definitions of custom resources that were written before now are served, or decided about.
+    async fn wait_for_definitions(&self) -> Result<()> {
+        let current = self.store.current_revision().await?;
+        // An error means that the cache is behind; then what it knows counts.
+        let _ = self.cache.reach(current).await;
+        let (group, plural) = custom::DEFINITIONS;
+        if let Some(row) = resources::find(group, "v1", plural) {
+            self.customs.settled(self.cache.resource(&row.prefix()).newest()).await;
+        }
+        Ok(())
+    }
+
+    fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
+        let Some(target) = target else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
+        let Some(resource) = builtin.or_else(custom) else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let verb = match target.verb {
+            Some(Verb::Create) => "POST".to_owned(),
+            Some(Verb::Update) => "PUT".to_owned(),
+            Some(verb) => verb.name().to_uppercase(),
+            None => method_label(method).to_owned(),
+        };
+        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) => "cluster",
+        };
+        let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
+        Labels {
+            verb,
+            group: target.group.clone(),
+            version: target.version.clone(),
+            resource: resource.plural.to_owned(),
+            subresource: subresource.to_owned(),
+            scope,
+        }
+    }
+
+    /// Waits until everything that was written before now has had its effect on what is served.
+    ///
+    /// # Errors
+    /// Those of the store, as clients see them.
+    pub async fn settle(&self) -> Result<()> {
+        self.wait_for_definitions().await
+    }
+}
+
+/// The verb of a request, as rules name it.
+fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
+    let verb = target.and_then(|target| target.verb);
+    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }
 
 /// Paths that lead nowhere get no `Status`.
@@ -274,42 +473,34 @@ where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let too_large = || {
+        let message = format!("Request entity too large: limit is {max}");
+        Err(Failure::new(413, "RequestEntityTooLarge", message))
+    };
+    // Nobody needs to send what was announced to be too much.
+    if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
+        return too_large();
+    }
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {max}");
-            Err(Failure::new(413, "RequestEntityTooLarge", message))
-        }
+        Err(error) if error.is::<LengthLimitError>() => too_large(),
         Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
     }
 }
 
-fn labels_of(method: &http::Method, target: Option<&Target>) -> Labels {
-    let Some(target) = target else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
-    let Some(resource) = resources::find(&target.group, &target.version, &target.resource) else {
-        return Labels { verb: method.to_string(), ..Labels::default() };
-    };
-    let verb = match target.verb {
-        Some(Verb::Create) => "POST".to_owned(),
-        Some(Verb::Update) => "PUT".to_owned(),
-        Some(verb) => verb.name().to_uppercase(),
-        None => method.to_string(),
-    };
-    let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
-        (false, _) => "resource",
-        (true, false) => "namespace",
-        (true, true) => "cluster",
-    };
-    let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
-    Labels {
-        verb,
-        group: target.group.clone(),
-        version: target.version.clone(),
-        resource: resource.plural.to_owned(),
-        subresource: subresource.to_owned(),
-        scope,
+/// Methods as metrics name them. Clients invent others without end; all of those are one.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => "other",
     }
 }
 

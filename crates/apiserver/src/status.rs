@@ -121,12 +121,21 @@ impl Failure {
     /// The object is not valid.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Box<Self> {
+        // Events of both groups are one kind inside.
+        let group = if group == "events.k8s.io" { "" } else { group };
         let message = errors.invalid_message(&qualified(kind, group), name);
         let mut failure = Self::new(422, "Invalid", message).about(name, group, kind);
         if let Some(details) = &mut failure.details
             && !errors.is_empty()
         {
-            details.insert("causes", errors.causes());
+            let mut causes: Vec<Value> = Vec::new();
+            for cause in errors.causes() {
+                // What two checks found is told once.
+                if !causes.contains(&cause) {
+                    causes.push(cause);
+                }
+            }
+            details.insert("causes", causes);
         }
         failure
     }
@@ -195,9 +204,19 @@ impl From<store::Error> for Box<Failure> {
         match error {
             store::Error::Compacted { .. } => Failure::expired("The resourceVersion for the provided list is too old."),
             store::Error::FutureRevision { requested, current } => too_large_version(requested, current),
+            store::Error::TooLarge { limit: 0, .. } => {
+                // etcd does not tell its limit.
+                let message = "Request entity too large: etcdserver: request is too large";
+                Failure::new(413, "RequestEntityTooLarge", message)
+            }
             store::Error::TooLarge { .. } => {
                 Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
             }
+            store::Error::TimedOut(cause) => {
+                Failure::new(504, "Timeout", format!("Timeout: the storage did not answer in time: {cause}"))
+            }
+            store::Error::Unavailable(cause) => Failure::internal(format!("the storage is unavailable: {cause}")),
+            store::Error::Refused(cause) => Failure::internal(format!("the storage refused the request: {cause}")),
             other => Failure::internal(other.to_string()),
         }
     }

@@ -3,29 +3,53 @@
 //! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
 
 mod printers;
+mod rows;
 
 use api::json::{Object, Value};
 
 use self::printers::Printer;
+pub(crate) use self::rows::of_stored;
+use crate::answer::Answer;
 use crate::chance;
+use crate::custom::serving::Serving;
+use crate::custom::tables as custom_tables;
 use crate::request::Query;
 use crate::resources::Resource;
+use crate::server::Server;
 use crate::status::Result;
 use crate::verbs::{Call, partial_metadata};
 
 /// The table of one object.
-pub(crate) fn of_one(call: &Call<'_>, object: Value) -> Result<Value> {
+pub(crate) fn of_one(call: &Call<'_>, code: u16, object: Value) -> Result<Answer> {
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::metadata::text(&object, "resourceVersion"));
-    of_list(call, std::iter::once(object), metadata)
+    of_list(call, code, std::iter::once(object), metadata)
 }
 
 /// The table of a list.
-pub(crate) fn of_list(call: &Call<'_>, objects: impl Iterator<Item = Value>, metadata: Object) -> Result<Value> {
+pub(crate) fn of_list(
+    call: &Call<'_>,
+    code: u16,
+    objects: impl Iterator<Item = Value>,
+    metadata: Object,
+) -> Result<Answer> {
+    if let Some(custom) = &call.custom {
+        let version = &call.accepted.version;
+        let table = custom_tables::of(call.server, custom, call.query, version, objects, metadata, true);
+        return Ok(Answer::json(code, &table.value).with_warnings(table.warnings));
+    }
     let printer = printers::of(call.resource);
     let rows: Vec<Value> =
         objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
-    Ok(table(&call.accepted.version, metadata, Some(&printer), rows))
+    Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+}
+
+/// The table of a Scale.
+pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&scale, "resourceVersion"));
+    let row = row(&printers::others::SCALES, call.resource, call.query, &call.accepted.version, scale);
+    table(&call.accepted.version, metadata, Some(&printers::others::SCALES), vec![row])
 }
 
 /// The table that a watch event holds: one row, columns only in the first.
@@ -37,13 +61,36 @@ pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: V
     table(version, metadata, first.then_some(&printer), vec![row])
 }
 
+/// As [`event`], for a custom resource.
+pub(crate) fn custom_event(
+    server: &Server,
+    custom: &Serving,
+    query: &Query,
+    version: &str,
+    object: Value,
+    first: bool,
+) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&object, "resourceVersion"));
+    custom_tables::of(server, custom, query, version, std::iter::once(object), metadata, first).value
+}
+
 /// The table that a bookmark holds: one empty row.
-pub(crate) fn bookmark(resource: &Resource, version: &str, metadata: Object, first: bool) -> Value {
+pub(crate) fn bookmark(
+    resource: &Resource,
+    custom: Option<&Serving>,
+    version: &str,
+    metadata: Object,
+    first: bool,
+) -> Value {
     let printer = printers::of(resource);
     let object = partial_metadata(&api::json!({"metadata": (metadata.clone())}), version);
     let cells: Vec<Value> = Vec::new();
     let row = api::json!({"cells": cells, "object": object});
     let metadata: Object = metadata.into_iter().filter(|(key, _)| key == "resourceVersion").collect();
+    if let Some(custom) = custom {
+        return custom_tables::bookmark(custom, version, metadata, row, first);
+    }
     table(version, metadata, first.then_some(&printer), vec![row])
 }
 
@@ -56,7 +103,7 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &printers::Column) -> Value {
-    let format = if column.name == "Name" { "name" } else { "" };
+    let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
         "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
         "priority": (i64::from(column.priority))
@@ -83,16 +130,16 @@ fn row(printer: &Printer, resource: &Resource, query: &Query, version: &str, obj
     if let Some(conditions) = conditions(resource, &object) {
         row.insert("conditions", conditions);
     }
-    match query.get("includeObject") {
-        "None" => {
-            row.insert("object", Value::Null);
-        }
-        "Object" => {
-            row.insert("object", object);
-        }
-        _ => {
-            row.insert("object", partial_metadata(&object, version));
-        }
-    }
+    put_object(&mut row, query, version, object);
     Value::Object(row)
+}
+
+/// Puts as much of an object into its row as the client wants.
+pub(crate) fn put_object(row: &mut Object, query: &Query, version: &str, object: Value) {
+    let shown = match query.get("includeObject") {
+        "None" => Value::Null,
+        "Object" => object,
+        _ => partial_metadata(&object, version),
+    };
+    row.insert("object", shown);
 }

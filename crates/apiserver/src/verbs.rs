@@ -1,11 +1,14 @@
 //! What can be done with resources: one file per verb, over the store and the watch cache.
 
+mod apply;
 mod create;
 mod delete;
 mod list;
 mod modify;
+mod ownership;
 mod patch;
 mod read;
+mod reviews;
 mod subresources;
 mod update;
 mod watch;
@@ -21,14 +24,16 @@ use store::Revision;
 use crate::answer::Answer;
 use crate::cache::ResourceCache;
 use crate::conversion;
+use crate::custom::serving::Serving;
 use crate::fields;
 use crate::identity::User;
 use crate::negotiation::{Accepted, Form};
+use crate::payload::{self, Decoded, Payload};
 use crate::request::{Query, Target, Verb};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::status::{Failure, Result, too_large_version};
-use crate::stored::Served;
+use crate::stored::{self, Served};
 use crate::tables;
 
 /// A longer name of a field manager is refused.
@@ -39,6 +44,8 @@ pub(crate) struct Call<'a> {
     pub(crate) server: &'a Arc<Server>,
     pub(crate) target: &'a Target,
     pub(crate) resource: &'static Resource,
+    /// What the resource is, if users defined it.
+    pub(crate) custom: Option<Arc<Serving>>,
     pub(crate) query: &'a Query,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
@@ -52,11 +59,16 @@ impl Call<'_> {
         if !self.target.subresource.is_empty() {
             return subresources::run(&self, verb).await;
         }
-        if !self.resource.verbs.contains(&verb.name()) {
+        if self.custom.is_some() {
+            self.check_media_type(verb)?;
+        } else if !self.resource.verbs.contains(&verb.name()) {
             return Err(Failure::method_not_allowed());
         }
         if self.resource.plural == "bindings" {
             return subresources::bind(&self).await;
+        }
+        if reviews::is_review(self.resource.group) {
+            return reviews::review(&self).await;
         }
         match verb {
             Verb::Get => read::get(&self).await,
@@ -68,6 +80,16 @@ impl Call<'_> {
             Verb::Delete => delete::delete(&self).await,
             Verb::DeleteCollection => delete::delete_collection(&self).await,
         }
+    }
+
+    /// Custom resources have no protobuf form.
+    fn check_media_type(&self, verb: Verb) -> Result<()> {
+        let content_type = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let is_protobuf = content_type.is_some_and(|it| it.starts_with("application/vnd.kubernetes.protobuf"));
+        if is_protobuf && matches!(verb, Verb::Create | Verb::Update) {
+            return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
+        }
+        Ok(())
     }
 
     fn cache(&self) -> Arc<ResourceCache> {
@@ -130,8 +152,59 @@ impl Call<'_> {
         }
     }
 
+    /// A stored object as the verbs see it: in the stored version, or in the client's if users defined the resource.
+    fn decode(&self, object: &Served) -> Value {
+        match &self.custom {
+            Some(custom) => custom.decode(object),
+            None => object.decode(),
+        }
+    }
+
+    /// An object for the store; none if it has no metadata.
+    fn encode(&self, object: &mut Value) -> Option<Bytes> {
+        match &self.custom {
+            Some(custom) => custom.encode(object),
+            None => stored::encode(object),
+        }
+    }
+
+    /// Brings a document into the normal form of the resource.
+    fn read(&self, payload: Payload) -> Result<Decoded> {
+        let version = &self.target.version;
+        let Some(custom) = &self.custom else { return payload::decode(self.resource, version, payload) };
+        self.check_type(&payload.value)?;
+        let mut decoded = payload::decode_kind(self.resource.group, version, self.resource.kind, None, payload)?;
+        let document = custom.meaning.read(&decoded.object).map_err(|refused| {
+            let kind = self.resource.kind;
+            Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {refused}"))
+        })?;
+        decoded.object = document.object;
+        decoded.complaints.extend(document.strict_errors);
+        Ok(decoded)
+    }
+
+    /// Refuses an object of another kind than the custom resource that a request is about.
+    fn check_type(&self, object: &Value) -> Result<()> {
+        let expected = self.resource.api_version(&self.target.version);
+        let given = |field: &str| object.str_at(&[field]).filter(|it| !it.is_empty());
+        if let Some(kind) = given("kind").filter(|it| *it != self.resource.kind) {
+            let mut errors = api::field::Errors::new();
+            errors.invalid(api::field::Path::new("kind"), kind, format!("must be {}", self.resource.kind));
+            return Err(Failure::invalid(self.resource.group, kind, crate::metadata::text(object, "name"), &errors));
+        }
+        match given("apiVersion").filter(|it| *it != expected) {
+            Some(version) => Err(Failure::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({expected})"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// A stored object in the version that the client speaks.
     fn shown(&self, object: &Served) -> Bytes {
+        if let Some(custom) = &self.custom {
+            return custom.text(object);
+        }
         if conversion::is_stored(self.resource, &self.target.version) {
             return object.json.clone();
         }
@@ -157,10 +230,7 @@ impl Call<'_> {
     fn answer(&self, code: u16, object: &Served) -> Result<Answer> {
         match self.accepted.form {
             Form::Object | Form::GroupDiscovery => Ok(Answer::encoded(code, self.shown(object))),
-            Form::Table => {
-                let table = tables::of_one(self, object.decode())?;
-                Ok(Answer::json(code, &table))
-            }
+            Form::Table => tables::of_one(self, code, self.decode(object)),
             Form::Metadata => {
                 let metadata = partial_metadata(&object.decode(), &self.accepted.version);
                 Ok(Answer::json(code, &metadata))
@@ -180,7 +250,7 @@ impl Call<'_> {
     /// The answer that shows a document which is not stored.
     fn answer_value(&self, code: u16, object: &Value) -> Result<Answer> {
         match self.accepted.form {
-            Form::Table => Ok(Answer::json(code, &tables::of_one(self, object.clone())?)),
+            Form::Table => tables::of_one(self, code, object.clone()),
             Form::Metadata => Ok(Answer::json(code, &partial_metadata(object, &self.accepted.version))),
             _ => {
                 let mut object = object.clone();
@@ -207,8 +277,12 @@ pub(crate) struct Selection {
 
 impl Selection {
     fn from_query(query: &Query, resource: &Resource) -> Result<Self> {
-        let labels = labels::Selector::parse(query.get("labelSelector"))
-            .map_err(|error| Failure::bad_request(format!("unable to parse requirement: {error}")))?;
+        let labels = labels::Selector::parse(query.get("labelSelector")).map_err(|error| {
+            let text = error.to_string();
+            let prefix = "unable to parse requirement: ";
+            let text = text.strip_prefix(prefix).unwrap_or(&text);
+            Failure::bad_request(format!("{prefix}{text}"))
+        })?;
         let fields = fields::Selector::parse(query.get("fieldSelector"), resource)?;
         Ok(Self { labels, fields })
     }

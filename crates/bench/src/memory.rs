@@ -3,7 +3,17 @@
 /// How many bytes of the process are in memory; nothing where the system does not tell.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    read("self")
+}
+
+/// The same of another process.
+#[must_use]
+pub fn resident_bytes_of(process: u32) -> Option<u64> {
+    read(&process.to_string())
+}
+
+fn read(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)

@@ -2,21 +2,30 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use api::features::Features;
 use apiserver::certificates::{Bundle, write_private};
-use apiserver::identity::Authenticator;
 use apiserver::server::listen;
 use apiserver::{Options, Server};
+use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
+use store::etcd::{self, Etcd};
 use store::{Embedded, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
+
+use crate::rotation::Files;
+
+/// So long a server that starts waits for etcd.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Room for documents that are nested as deep as they may be, also where nothing is optimized.
+const STACK_BYTES: usize = 8 << 20;
 
 /// What the roles that serve the API take from the command line.
 #[derive(clap::Args)]
@@ -33,12 +42,16 @@ pub(crate) struct ServerArguments {
     /// Keep all objects in memory only
     #[arg(long)]
     ephemeral: bool,
-    /// A file of static tokens: token,user,uid,"group1,group2"
-    #[arg(long, value_name = "FILE")]
-    token_auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    identity: IdentityArguments,
+    #[command(flatten)]
+    etcd: EtcdArguments,
     /// Features to turn on or off: Name=true,Name=false
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+    /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
+    #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
+    cel_table_budget: u64,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -47,14 +60,112 @@ pub(crate) struct ServerArguments {
     logging_format: String,
 }
 
+/// Who is who. All files are read again when they change.
+#[derive(clap::Args)]
+struct IdentityArguments {
+    /// A file of static tokens: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// Authorities whose client certificates are accepted, beside the server's own
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// The server's certificate with its chain; one is made if none is given
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The key of the server's certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// The key that signs service account tokens (ECDSA P-256); one is made if none is given
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Further keys, private or public, whose service account tokens are accepted
+    #[arg(long, value_name = "FILE")]
+    service_account_key_file: Vec<PathBuf>,
+    /// Who signs service account tokens
+    #[arg(long, value_name = "URL", default_value = "https://kubernetes.default.svc")]
+    service_account_issuer: String,
+    /// Whom service account tokens must be meant for; the issuer if not given
+    #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
+    api_audiences: Vec<String>,
+}
+
+impl IdentityArguments {
+    fn files(&self, directory: &Path) -> Files {
+        let mut files = Files::own(directory);
+        files.client_authorities.extend(self.client_ca_file.clone());
+        if let (Some(certificate), Some(key)) = (&self.tls_cert_file, &self.tls_private_key_file) {
+            files.serving = (certificate.clone(), key.clone());
+        }
+        if let Some(path) = &self.service_account_signing_key_file {
+            files.signing_key.clone_from(path);
+        }
+        files.tokens.clone_from(&self.token_auth_file);
+        files.keys.clone_from(&self.service_account_key_file);
+        files
+    }
+}
+
+/// How to reach etcd, for several servers on one set of data.
+#[derive(clap::Args)]
+struct EtcdArguments {
+    /// Keep all objects in etcd: the addresses of its members
+    #[arg(long, value_name = "URLS", value_delimiter = ',', conflicts_with = "ephemeral")]
+    etcd_servers: Vec<String>,
+    /// Who vouches for the members of etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_servers")]
+    etcd_cafile: Option<PathBuf>,
+    /// The certificate to show to etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    etcd_certfile: Option<PathBuf>,
+    /// The key of the certificate to show to etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Goes before every key in etcd
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "etcd_servers")]
+    etcd_prefix: String,
+    /// How often one of the servers makes etcd forget old history; 0 for never
+    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
+    etcd_compaction_interval: String,
+}
+
+impl EtcdArguments {
+    fn open(&self) -> Result<Etcd> {
+        let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
+        let identity = match (&self.etcd_certfile, &self.etcd_keyfile) {
+            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            _ => None,
+        };
+        let authority = self.etcd_cafile.as_ref().map(read).transpose()?;
+        let speaks_tls = self.etcd_servers.iter().any(|server| server.starts_with("https://"));
+        let tls =
+            speaks_tls.then_some(etcd::Tls { authority_pem: authority, identity_pem: identity, server_name: None });
+        let options = etcd::Options {
+            tls,
+            root: self.etcd_prefix.clone(),
+            ..etcd::Options::new(self.etcd_servers.iter().cloned())
+        };
+        Etcd::new(options).context("cannot use etcd")
+    }
+
+    fn compaction_interval(&self) -> Result<Option<Duration>> {
+        let interval = api::duration::Duration::parse(&self.etcd_compaction_interval)?;
+        let nanos = u64::try_from(interval.nanos).context("the compaction interval is negative")?;
+        Ok(Some(Duration::from_nanos(nanos)).filter(|interval| !interval.is_zero()))
+    }
+}
+
 impl ServerArguments {
     /// Serves until a signal comes. `features` are those that are on unless the command line says otherwise.
     pub(crate) fn run(self, features: Features) -> Result<()> {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        crate::file_limit::raise();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_stack_size(STACK_BYTES)
+            .build()
+            .context("cannot start threads")?;
         runtime.block_on(self.serve(features))
     }
 
@@ -72,23 +183,30 @@ impl ServerArguments {
         let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
         let address = SocketAddr::new(host, port).to_string();
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), self.bind_address, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))];
-        let bundle = Bundle::load_or_create(&self.data_dir.join("pki"), &addresses)?;
-        let store = self.open_store()?;
-        let tokens = match &self.token_auth_file {
-            Some(path) => {
-                let text =
-                    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-                Authenticator::parse_tokens(&text)
-            }
-            None => Default::default(),
+        let directory = self.data_dir.join("pki");
+        let bundle = Bundle::load_or_create(&directory, &addresses)?;
+        let files = self.identity.files(&directory);
+        let on_etcd = !self.etcd.etcd_servers.is_empty();
+        let options = Options {
+            features,
+            tokens: files.users()?,
+            issuer: self.identity.service_account_issuer.clone(),
+            audiences: self.identity.api_audiences.clone(),
+            address: address.clone(),
+            table_cost_max: self.cel_table_budget,
+            store_name: if on_etcd { "etcd" } else { "store" },
+            compaction_interval: if on_etcd { self.etcd.compaction_interval()? } else { None },
+            ..Options::default()
         };
-        let options = Options { features, tokens, address: address.clone(), ..Options::default() };
-        let server = Server::start(store, options).await.context("cannot start on the store")?;
+        let tls = files.tls()?;
+        let server = start(self.open_store()?, options, &files).await?;
         let kubeconfig = self.data_dir.join("admin.kubeconfig");
         let url = format!("https://{address}");
         write_private(&kubeconfig, &bundle.kubeconfig(&url))?;
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(listen::serve(server.clone(), listener, listen::tls(&bundle)?, stopped));
+        let (tls, newest_tls) = watch::channel(tls);
+        let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
+        tokio::spawn(files.follow(server.clone(), tls));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is no failure.
         let _ = writeln!(
@@ -110,6 +228,9 @@ impl ServerArguments {
     }
 
     fn open_store(&self) -> Result<Arc<dyn Store>> {
+        if !self.etcd.etcd_servers.is_empty() {
+            return Ok(Arc::new(self.etcd.open()?));
+        }
         let options = store::Options::default();
         if self.ephemeral {
             return Ok(Arc::new(Embedded::in_memory(options)?));
@@ -117,5 +238,22 @@ impl ServerArguments {
         let path = self.data_dir.join("store.redb");
         let store = Embedded::open(&path, options).with_context(|| format!("cannot open `{}`", path.display()))?;
         Ok(Arc::new(store))
+    }
+}
+
+/// Starts the server, if need be once etcd is there.
+async fn start(store: Arc<dyn Store>, options: Options, files: &Files) -> Result<Arc<Server>> {
+    let started = Instant::now();
+    loop {
+        let error = match Server::start_with_keys(store.clone(), options.clone(), files.key_ring()?).await {
+            Ok(server) => return Ok(server),
+            Err(error) => error,
+        };
+        let passes = matches!(error, store::Error::Unavailable(_) | store::Error::TimedOut(_));
+        if !passes || started.elapsed() > START_TIMEOUT {
+            return Err(error).with_context(|| format!("cannot start on the {}", options.store_name));
+        }
+        warn!(err = %error, "Waiting for the store");
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

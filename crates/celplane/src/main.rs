@@ -3,12 +3,14 @@
 mod commands;
 mod compile_cache;
 mod control_plane;
+mod file_limit;
 mod gated_uses;
 mod input;
 mod language;
 mod literal;
 mod manifests;
 mod output;
+mod rotation;
 mod style;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use api::json::{Document, Position, Spans, SyntaxError, Value};
+use api::json::{Document, Lines, Position, Spans, SyntaxError, Value};
 
 /// Where manifests come from: a file, or standard input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,7 @@ pub(crate) struct Manifests {
     /// The file's name, as it was given.
     pub(crate) name: String,
     text: String,
+    lines: Lines,
     /// The objects, in order.
     pub(crate) objects: Vec<Manifest>,
     /// What ended the reading early.
@@ -101,12 +102,12 @@ impl Manifests {
     pub(crate) fn parse(name: String, text: String) -> Self {
         let (documents, error) = api::yaml::parse_manifests(&text);
         let objects = documents.into_iter().flat_map(unpack).collect();
-        Manifests { name, text, objects, error }
+        Manifests { name, lines: Lines::of(text.as_bytes()), text, objects, error }
     }
 
     /// Line and column of a byte.
     pub(crate) fn position(&self, offset: usize) -> Position {
-        Position::of(self.text.as_bytes(), offset)
+        self.lines.position(self.text.as_bytes(), offset)
     }
 
     /// Line and column of a field, or of the innermost part around it that is there.

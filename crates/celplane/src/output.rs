@@ -15,6 +15,15 @@ pub(crate) enum Format {
     Yaml,
 }
 
+/// The form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Report {
+    /// For people.
+    Text,
+    /// One JSON object, with every detail.
+    Json,
+}
+
 /// Chooses the form of the answer.
 #[derive(clap::Args)]
 pub(crate) struct Output {

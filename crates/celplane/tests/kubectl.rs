@@ -11,95 +11,13 @@
     reason = "tests"
 )]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+#[path = "support/cluster.rs"]
+mod cluster;
 
-/// A control plane, ended when dropped.
-struct Cluster {
-    process: Child,
-    directory: tempfile::TempDir,
-}
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
-impl Cluster {
-    fn start() -> Option<Self> {
-        if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
-            assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "kubectl is not installed");
-            eprintln!("skipped: kubectl is not installed");
-            return None;
-        }
-        Some(Self::start_in(tempfile::tempdir().unwrap()))
-    }
-
-    fn start_in(directory: tempfile::TempDir) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
-            .args(["up", "--port", "0", "--data-dir"])
-            .arg(directory.path().join("data"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("The API is served at https://127.0.0.1:"), "{line}");
-        Self { process, directory }
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.directory.path().join("data/admin.kubeconfig")
-    }
-
-    fn run(&self, arguments: &[&str], input: &str) -> Output {
-        let mut child = Command::new("kubectl")
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig())
-            .arg("--cache-dir")
-            .arg(self.directory.path().join("cache"))
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    /// What `kubectl` prints; it must succeed.
-    #[track_caller]
-    fn kubectl(&self, arguments: &[&str], input: &str) -> String {
-        let output = self.run(arguments, input);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
-        text
-    }
-
-    /// What `kubectl` complains about; it must fail.
-    #[track_caller]
-    fn refused(&self, arguments: &[&str], input: &str) -> String {
-        let output = self.run(arguments, input);
-        assert!(!output.status.success(), "kubectl {arguments:?} should fail");
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    }
-
-    /// Ends the process as a user would, and keeps its data.
-    fn stop(mut self) -> tempfile::TempDir {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let started = Instant::now();
-        assert!(self.process.wait().unwrap().success());
-        assert!(started.elapsed() < Duration::from_secs(6), "the end took {:?}", started.elapsed());
-        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use cluster::Cluster;
 
 const WEB: &str = "
 apiVersion: apps/v1
@@ -192,4 +110,81 @@ fn a_watch_shows_changes_as_they_come() {
     assert_eq!(lines.next().unwrap().unwrap(), "p {\"a\":\"b\",\"c\":\"d\"}");
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+const SETTINGS: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: red, size: big}
+";
+
+#[test]
+fn server_side_apply_shares_and_disputes_fields() {
+    let Some(cluster) = Cluster::start() else { return };
+    let apply = ["apply", "--server-side", "-f", "-"];
+    assert_eq!(cluster.kubectl(&apply, SETTINGS), "configmap/settings serverside-applied\n");
+    let data = |path: &str| cluster.kubectl(&["get", "configmap", "settings", "-o", &format!("jsonpath={path}")], "");
+    assert_eq!(data("{.metadata.managedFields[*].manager}"), "kubectl");
+    // Another manager is told who owns what it would change.
+    let blue = SETTINGS.replace("red", "blue");
+    let other = ["apply", "--server-side", "--field-manager=painter", "-f", "-"];
+    let refusal = cluster.refused(&other, &blue);
+    assert!(refusal.contains("Apply failed with 1 conflict: conflict with \"kubectl\": .data.color"), "{refusal}");
+    assert!(refusal.contains("--force-conflicts"), "{refusal}");
+    assert_eq!(data("{.data.color}"), "red");
+    // It can take it, and then the first one is told.
+    let forced = ["apply", "--server-side", "--field-manager=painter", "--force-conflicts", "-f", "-"];
+    cluster.kubectl(&forced, &blue);
+    assert_eq!(data("{.data.color} {.data.size}"), "blue big");
+    assert!(cluster.refused(&apply, SETTINGS).contains("conflict with \"painter\": .data.color"));
+    // What both own stays until nobody applies it.
+    let only_size = SETTINGS.replace("color: red, ", "");
+    cluster.kubectl(&apply, &only_size);
+    assert_eq!(data("{.data.color}"), "blue");
+    cluster.kubectl(&other, &only_size);
+    assert_eq!(data("{.data}"), r#"{"size":"big"}"#);
+    // What would change is shown, and nothing changes.
+    let output = cluster.run(&["diff", "--server-side", "-f", "-"], &only_size.replace("big", "small"));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.code() == Some(1) && !shown.is_empty() {
+        assert!(shown.contains("-  size: big") && shown.contains("+  size: small"), "{shown}");
+    } else {
+        // The diff is made by a program that may be missing, or the field is in dispute.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("conflict with \"painter\": .data.size"), "{errors}");
+    }
+    assert_eq!(data("{.data.size}"), "big");
+}
+
+#[test]
+fn what_was_applied_on_the_clients_side_is_taken_over() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.kubectl(&["apply", "-f", "-"], WEB);
+    let managers = |name: &str| {
+        let path = "jsonpath={range .metadata.managedFields[*]}{.manager}={.operation} {end}";
+        cluster.kubectl(&["get", name, "-o", path], "")
+    };
+    assert_eq!(managers("deployment/web"), "kubectl-client-side-apply=Update ");
+    let output = cluster.kubectl(&["apply", "--server-side", "-f", "-"], &WEB.replace("replicas: 2", "replicas: 3"));
+    assert!(output.contains("deployment.apps/web serverside-applied"), "{output}");
+    // The client moves the fields of its older self to the new one, so that they can be removed.
+    assert_eq!(managers("deployment/web"), "kubectl=Apply ");
+    let replicas = || cluster.kubectl(&["get", "deployment/web", "-o", "jsonpath={.spec.replicas}"], "");
+    assert_eq!(replicas(), "3");
+    cluster.kubectl(&["apply", "--server-side", "-f", "-"], &WEB.replace("  replicas: 2\n", ""));
+    assert_eq!(replicas(), "1");
+    // Through the scale, the number gets an owner of its own.
+    cluster.kubectl(&["scale", "deployment/web", "--replicas=4"], "");
+    assert_eq!(managers("deployment/web"), "kubectl=Apply kubectl=Update ");
+    let refusal = cluster.refused(&["apply", "--server-side", "--field-manager=other", "-f", "-"], WEB);
+    assert!(
+        refusal.contains("conflict with \"kubectl\" with subresource \"scale\" using apps/v1: .spec.replicas"),
+        "{refusal}"
+    );
+    // Tables leave it to the client what to show, and the client shows managed fields only when asked.
+    let yaml = cluster.kubectl(&["get", "deployment/web", "-o", "yaml"], "");
+    assert!(!yaml.contains("managedFields"), "{yaml}");
+    let yaml = cluster.kubectl(&["get", "deployment/web", "-o", "yaml", "--show-managed-fields"], "");
+    assert!(yaml.contains("f:replicas"), "{yaml}");
 }

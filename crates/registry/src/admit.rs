@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{Kind, Type, decode};
+use api::types::{Kind, Type, decode, normalize};
 
 use crate::defaults;
 use crate::document::{Edit, Read};
@@ -43,6 +43,9 @@ pub enum Refused {
     /// The request does not fit the object.
     #[error("{0}")]
     BadRequest(String),
+    /// What is needed to handle the object is missing.
+    #[error("{0}")]
+    Internal(String),
     /// Fields are wrong.
     #[error("{message}")]
     Invalid {
@@ -67,7 +70,8 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
     let mut object = decoded.value;
     defaults::apply(of, &mut object, now);
     let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    Ok(Document { object: normalize(of, &object), strict_errors })
+    normalize(of, &mut object);
+    Ok(Document { object, strict_errors })
 }
 
 /// Admits a new object.
@@ -76,18 +80,8 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
 /// Why it is refused.
 pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
     let Document { mut object, strict_errors } = read(resource, document, context.now)?;
-    let metadata = object.make("metadata");
-    for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        metadata.unset(name);
-    }
-    metadata.set("creationTimestamp", context.now);
-    metadata.set("uid", context.uid);
-    if metadata.text("name").is_empty() && !metadata.text("generateName").is_empty() {
-        let name = generate_name(metadata.text("generateName"), context.name_suffix);
-        metadata.set("name", name);
-    }
-    let mut warnings = merge_owners(metadata);
-    check_namespace(resource, &mut object, context)?;
+    let mut warnings = fill_metadata(&mut object, context);
+    check_namespace(resource.is_namespaced, &mut object, context)?;
     prepare_create(resource, &mut object, context);
     let errors = validate_create(resource, &object, context);
     refuse(resource, &object, errors, &strict_errors)?;
@@ -109,7 +103,7 @@ pub fn update(
 ) -> Result<Accepted, Refused> {
     let Document { mut object, strict_errors } = read(resource, document, context.now)?;
     let mut warnings = merge_owners(object.make("metadata"));
-    check_namespace(resource, &mut object, context)?;
+    check_namespace(resource.is_namespaced, &mut object, context)?;
     prepare_update(resource, &mut object, old, subresource, context);
     let errors = validate_update(resource, &object, old, subresource, context);
     refuse(resource, &object, errors, &strict_errors)?;
@@ -120,11 +114,26 @@ pub fn update(
     Ok(Accepted { object: stored(resource, object, context.now), warnings, strict_errors })
 }
 
+/// Gives a new object its identity; gives back what users are told about its owners.
+pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<String> {
+    let metadata = object.make("metadata");
+    for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.unset(name);
+    }
+    metadata.set("creationTimestamp", context.now);
+    metadata.set("uid", context.uid);
+    if metadata.text("name").is_empty() && !metadata.text("generateName").is_empty() {
+        let name = generate_name(metadata.text("generateName"), context.name_suffix);
+        metadata.set("name", name);
+    }
+    merge_owners(metadata)
+}
+
 /// Resets what users may not set in a new object, and drops what is gated.
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
     if let Some(of) = resource.object_type() {
-        *object = normalize(of, object);
+        normalize(of, object);
     }
 }
 
@@ -156,6 +165,15 @@ pub fn prepare_update(
         Some(part) => (part.prepare)(object, old, context),
         None => (resource.strategy.prepare_update)(object, old, context),
     }
+    keep_metadata(object, old);
+    if let Some(of) = resource.object_type() {
+        normalize(of, object);
+    }
+}
+
+/// Keeps what no update may change.
+pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
+    let old_metadata = old.field("metadata");
     let metadata = object.make("metadata");
     metadata.set_default("uid", old_metadata.field("uid").clone());
     for name in ["creationTimestamp", "deletionTimestamp"] {
@@ -165,9 +183,6 @@ pub fn prepare_update(
     }
     if old_metadata.has("deletionGracePeriodSeconds") {
         metadata.set_missing("deletionGracePeriodSeconds", old_metadata.field("deletionGracePeriodSeconds").clone());
-    }
-    if let Some(of) = resource.object_type() {
-        *object = normalize(of, object);
     }
 }
 
@@ -191,6 +206,12 @@ pub fn validate_update(
     errors
 }
 
+/// What users should know about an object that is accepted.
+#[must_use]
+pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+    (resource.strategy.warn)(object, old, context)
+}
+
 fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strategy::Part> {
     let name = subresource?;
     resource.strategy.subresources.iter().find(|(it, _)| *it == name).map(|(_, part)| *part)
@@ -199,10 +220,12 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 /// What comes back from storage: defaults have been applied once more.
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
     let Some(of) = resource.object_type() else { return object };
-    let mut object = normalize(of, &object);
+    let mut object = object;
+    normalize(of, &mut object);
     drop_empty_lists(of, &mut object);
     defaults::apply(of, &mut object, now);
-    normalize(of, &object)
+    normalize(of, &mut object);
+    object
 }
 
 /// Required lists that are empty come back as null.
@@ -247,14 +270,19 @@ fn generate_name(prefix: &str, suffix: &str) -> String {
     format!("{prefix}{suffix}")
 }
 
-fn check_namespace(resource: &Resource, object: &mut Value, context: &Context<'_>) -> Result<(), Refused> {
-    let expected = if resource.is_namespaced { context.namespace } else { "" };
+/// Takes the namespace from the request where the object has none.
+pub(crate) fn check_namespace(is_namespaced: bool, object: &mut Value, context: &Context<'_>) -> Result<(), Refused> {
+    let expected = if is_namespaced { context.namespace } else { "" };
     let metadata = object.make("metadata");
     let found = metadata.text("namespace");
     if found == expected {
         return Ok(());
     }
-    if found.is_empty() || expected.is_empty() {
+    if expected.is_empty() {
+        metadata.unset("namespace");
+        return Ok(());
+    }
+    if found.is_empty() {
         metadata.set("namespace", expected);
         return Ok(());
     }
@@ -263,7 +291,7 @@ fn check_namespace(resource: &Resource, object: &mut Value, context: &Context<'_
 }
 
 /// Equal owner references become one, and the user is told.
-fn merge_owners(metadata: &mut Value) -> Vec<String> {
+pub(crate) fn merge_owners(metadata: &mut Value) -> Vec<String> {
     let owners = metadata.list("ownerReferences");
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
     let mut uids: Vec<&str> = Vec::new();
@@ -286,9 +314,4 @@ fn merge_owners(metadata: &mut Value) -> Vec<String> {
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
         duplicates.join(", ")
     )]
-}
-
-/// Brings an object that was changed back into normal form.
-fn normalize(of: &'static Type, object: &Value) -> Value {
-    decode(of, object).map_or_else(|_| object.clone(), |decoded| decoded.value)
 }

@@ -4,12 +4,14 @@
 //! versions have in common stands at the top: see [`hoist`]. Columns with `expression` follow KEP-4595.
 
 mod columns;
+pub mod custom_resource;
 mod field_path;
 mod hoist;
 mod lists;
 mod rules;
 mod schema;
 mod spec;
+pub mod status;
 mod structural;
 mod values;
 

@@ -142,7 +142,8 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     ..PLAIN
 };
 
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The annotation that counts changes of a DaemonSet's template.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// How often the template of a DaemonSet changed; a field inside Kubernetes, an annotation outside.
 fn template_generation(set: &Value) -> i64 {
@@ -273,7 +274,7 @@ fn validate_deployment_strategy(strategy: &Value, at: &Path<'_>, errors: &mut Er
 }
 
 /// A number that is not negative, or a percentage.
-fn validate_share(value: &Value, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_share(value: &Value, at: Path<'_>, errors: &mut Errors) {
     match value {
         Value::String(text) => {
             for complaint in names::percent(text) {
@@ -297,7 +298,7 @@ fn shown_share(value: &Value) -> BadValue {
     if value.is_null() { BadValue::from(0_i64) } else { value.clone().into() }
 }
 
-fn validate_at_most_all(value: &Value, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_at_most_all(value: &Value, at: Path<'_>, errors: &mut Errors) {
     if percent(value).is_some_and(|it| it > 100) {
         errors.invalid(at, value.clone(), "must not be greater than 100%");
     }

@@ -5,6 +5,7 @@
 //! - [`defaults`]: what is filled in, by type.
 //! - [`strategy`]: the row of a resource, and what its functions may know; [`resources`] is the table.
 //! - [`admit`]: the steps in order, for servers, tools and tests.
+//! - [`custom_resource`]: the same for objects of kinds that users define.
 //! - [`expressions`]: how validation asks for the compilation of expressions.
 //!
 //! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
@@ -20,6 +21,8 @@ mod document;
 pub mod expressions;
 mod generic;
 mod meta;
+mod policy;
+mod rbac;
 mod render;
 mod resource;
 pub mod resources;
@@ -28,3 +31,5 @@ mod selectors;
 mod storage;
 pub mod strategy;
 mod workload;
+
+pub use apiextensions::{custom_resource, status as definition_status};

@@ -53,6 +53,9 @@ pub enum Error {
     /// The storage cannot be reached or failed. A write that ends so may or may not have happened.
     #[error("the storage is unavailable")]
     Unavailable(#[source] Cause),
+    /// The storage did not answer in time. A write that ends so may or may not have happened.
+    #[error("the storage did not answer in time")]
+    TimedOut(#[source] Cause),
     /// The store refused the operation and would do so again, for example for lack of rights.
     #[error("the storage refused the request")]
     Refused(#[source] Cause),

@@ -3,7 +3,7 @@
 //! A [`Family`] has one series per combination of label values. Series are shared handles: code on a hot path asks for
 //! its handle once. What has no labels is a family with none. A [`Registry`] writes all families of a component.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -163,18 +163,20 @@ pub struct Family<M> {
     help: &'static str,
     labels: &'static [&'static str],
     bounds: &'static [f64],
-    series: RwLock<BTreeMap<Box<str>, Arc<M>>>,
+    /// By their label values, each behind an end mark.
+    series: RwLock<HashMap<Box<str>, Arc<M>>>,
 }
+
+/// Ends a label value in a key. Values that hold it would only share a series with others that do.
+const END: char = '\u{0}';
 
 impl<M: Metric> Family<M> {
     /// The series with these label values, in the order of the label names.
     pub fn with(&self, values: &[&str]) -> Arc<M> {
-        let mut key = String::new();
-        for (label, value) in self.labels.iter().zip(values) {
-            let comma = if key.is_empty() { "" } else { "," };
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            // Writing to a string does not fail.
-            let _ = write!(key, "{comma}{label}=\"{value}\"");
+        let mut key = String::with_capacity(128);
+        for (_, value) in self.labels.iter().zip(values) {
+            key.push_str(value);
+            key.push(END);
         }
         if let Some(series) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(key.as_str()) {
             return series.clone();
@@ -182,6 +184,18 @@ impl<M: Metric> Family<M> {
         let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.into()).or_insert_with(|| Arc::new(M::new(self.bounds))).clone()
     }
+}
+
+/// Label values as Prometheus writes them.
+fn label_text(labels: &[&str], key: &str) -> String {
+    let mut text = String::new();
+    for (label, value) in labels.iter().zip(key.split(END)) {
+        let comma = if text.is_empty() { "" } else { "," };
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}{label}=\"{value}\"");
+    }
+    text
 }
 
 trait Written: Send + Sync {
@@ -201,8 +215,11 @@ impl<M: Metric> Written for Family<M> {
         }
         // Writing to a string does not fail.
         let _ = write!(out, "# HELP {0} {1}\n# TYPE {0} {2}\n", self.name, self.help, M::TYPE);
-        for (labels, series) in all.iter() {
-            series.write(out, self.name, labels);
+        let mut sorted: Vec<(String, &Arc<M>)> =
+            all.iter().map(|(key, series)| (label_text(self.labels, key), series)).collect();
+        sorted.sort_by(|left, right| left.0.cmp(&right.0));
+        for (labels, series) in sorted {
+            series.write(out, self.name, &labels);
         }
     }
 }

@@ -25,8 +25,9 @@ impl Object {
         Self { entries: Vec::with_capacity(capacity) }
     }
 
-    /// Takes fields whose keys are known to differ.
-    pub(super) fn from_distinct(entries: Vec<(Text, Value)>) -> Self {
+    /// Takes fields whose keys the caller knows to differ.
+    #[must_use]
+    pub fn from_distinct(entries: Vec<(Text, Value)>) -> Self {
         Self { entries }
     }
 

@@ -36,6 +36,31 @@ impl Position {
     }
 }
 
+/// Where the lines of a text start: for many places in one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lines {
+    /// The offsets of line ends, in order.
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    /// Finds the lines of a text.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Self {
+        Self { ends: text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at).collect() }
+    }
+
+    /// The place of byte `offset` in the text: the same as [`Position::of`].
+    #[must_use]
+    pub fn position(&self, text: &[u8], offset: usize) -> Position {
+        let before = self.ends.partition_point(|end| *end < offset.min(text.len()));
+        let start = before.checked_sub(1).and_then(|last| self.ends.get(last)).map_or(0, |end| end.saturating_add(1));
+        let line = text.get(start..).unwrap_or_default();
+        let Position { column, .. } = Position::of(line, offset.saturating_sub(start));
+        Position { line: before.saturating_add(1), column }
+    }
+}
+
 impl Spans {
     /// The part that a field path as Kubernetes prints it names (`spec.containers[0].name`, `metadata.labels[a.b/c]`),
     /// or the innermost part around it that exists.

@@ -8,7 +8,7 @@ use super::{Field, Kind, Type};
 use crate::base64;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
-use crate::json::{Object, Value};
+use crate::json::{Object, Text, Value};
 use crate::quantity::{ParseError, Quantity};
 use crate::time::{Layout, Timestamp};
 
@@ -51,7 +51,7 @@ enum Step<'a> {
 }
 
 #[derive(Default)]
-struct Decoder<'a> {
+pub(super) struct Decoder<'a> {
     unknown_fields: Vec<String>,
     /// The first one; decoding goes on behind it, as Go's does.
     error: Option<String>,
@@ -64,6 +64,13 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    /// A part by itself in normal form, `None` if it does not fit.
+    pub(super) fn alone(kind: Kind, value: &'a Value) -> Option<Value> {
+        let mut decoder = Self::default();
+        let normal = decoder.value(kind, "", value);
+        normal.filter(|_| decoder.error.is_none())
+    }
+
     fn fail(&mut self, message: impl Into<String>) {
         self.error.get_or_insert_with(|| message.into());
     }
@@ -87,12 +94,21 @@ impl<'a> Decoder<'a> {
     fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
         let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
         let owner = std::mem::replace(&mut self.owner, it.name);
+        let mut next = 0;
         for (key, value) in fields.iter() {
-            let known = it.fields.iter().zip(&mut slots).find(|(field, _)| field.name == key);
+            // What was written by us or by Go has the order of the type: the field is among the next ones.
+            let from = |at: usize| it.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == key);
+            let known = from(next).or_else(|| from(0));
             self.path.push(Step::Field(key));
             match known {
                 Some(_) if value.is_null() => {}
-                Some((field, slot)) => *slot = self.value(field.kind, field.go_type, value),
+                Some((at, field)) => {
+                    next = at.saturating_add(1);
+                    let value = self.value(field.kind, field.go_type, value);
+                    if let Some(slot) = slots.get_mut(at) {
+                        *slot = value;
+                    }
+                }
                 None if self.lenient => {}
                 None => {
                     let path = render(&self.path);
@@ -102,13 +118,14 @@ impl<'a> Decoder<'a> {
             self.path.pop();
         }
         self.owner = owner;
-        let mut out = Object::with_capacity(slots.len());
+        let mut out = Vec::with_capacity(slots.iter().flatten().count());
         for (field, slot) in it.fields.iter().zip(slots) {
             if let Some(value) = shown(field, slot) {
-                out.insert(field.name, value);
+                out.push((Text::const_new(field.name), value));
             }
         }
-        out
+        // A type has no field twice.
+        Object::from_distinct(out)
     }
 
     /// The value in normal form, `None` if it does not fit.
@@ -167,13 +184,14 @@ impl<'a> Decoder<'a> {
             }
             (Kind::Map(inner), Value::Object(fields)) => {
                 let inner_type = element_type(go_type);
-                let mut out = Object::with_capacity(fields.len());
+                let mut out = Vec::with_capacity(fields.len());
                 for (key, value) in fields.iter() {
                     self.path.push(Step::Entry(key));
                     let value = self.value(*inner, inner_type, value).unwrap_or_else(|| zero(*inner));
                     self.path.pop();
-                    out.insert(key, value);
+                    out.push((Text::new(key), value));
                 }
+                let mut out = Object::from_distinct(out);
                 out.sort();
                 Some(Value::Object(out))
             }
@@ -251,30 +269,19 @@ fn render(path: &[Step<'_>]) -> String {
 }
 
 /// What is written for a field, `None` if Go leaves it out.
-fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
+pub(super) fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     if field.pointer {
         return match value {
             None => (!field.omit_empty).then_some(Value::Null),
             some => some,
         };
     }
-    let is_plain = matches!(
-        field.kind,
-        Kind::Bool
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::Float64
-            | Kind::String
-            | Kind::Bytes
-            | Kind::List(_)
-            | Kind::Map(_)
-    );
     let value = value.unwrap_or_else(|| zero(field.kind));
-    let omitted = (field.omit_empty && is_plain && is_empty(&value)) || (field.omit_zero && value.is_null());
+    let omitted = (field.omit_empty && field.is_plain() && is_empty(&value)) || (field.omit_zero && value.is_null());
     (!omitted).then_some(value)
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) => true,
         Value::Float(number) => number.get() == 0.0,
@@ -295,8 +302,8 @@ pub(super) fn zero(kind: Kind) -> Value {
         Kind::Quantity => "0".into(),
         Kind::Duration => "0s".into(),
         Kind::Struct(it) => {
-            let fields = it.fields.iter().filter_map(|field| Some((field.name, shown(field, None)?)));
-            Value::Object(fields.collect())
+            let fields = it.fields.iter().filter_map(|field| Some((Text::const_new(field.name), shown(field, None)?)));
+            Value::Object(Object::from_distinct(fields.collect()))
         }
         Kind::SchemaOrBool => false.into(),
         _ => Value::Null,

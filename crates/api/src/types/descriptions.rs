@@ -31,7 +31,7 @@ pub struct FieldDescription {
 #[must_use]
 pub fn describe(it: &Type) -> Option<Description> {
     let start = format!("{}\t", it.schema_name());
-    let mut lines = DESCRIPTIONS.lines().skip_while(|line| !line.starts_with(&start));
+    let mut lines = find(&start)?.lines();
     let text = unescape(lines.next()?.strip_prefix(&start)?);
     let fields = lines.map_while(|line| line.strip_prefix('\t')).filter_map(|line| {
         let mut parts = line.splitn(3, '\t');
@@ -39,6 +39,36 @@ pub fn describe(it: &Type) -> Option<Description> {
         Some(FieldDescription { name, required: required == "required", text: unescape(text) })
     });
     Some(Description { text, fields: fields.collect() })
+}
+
+/// The text from the line that begins with `start`. Types are sorted by name, each followed by its fields.
+fn find(start: &str) -> Option<&'static str> {
+    let (mut low, mut high) = (0, DESCRIPTIONS.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        // The first type that begins at or after the middle.
+        let Some((at, text)) = type_from(middle).filter(|(at, _)| *at < high) else {
+            high = middle;
+            continue;
+        };
+        if text.starts_with(start) {
+            return Some(text);
+        }
+        let name = text.split_inclusive('\t').next().unwrap_or_default();
+        if name < start { low = at.saturating_add(1) } else { high = middle }
+    }
+    None
+}
+
+/// The first type whose line begins at `from` or later, and where.
+fn type_from(from: usize) -> Option<(usize, &'static str)> {
+    let bytes = DESCRIPTIONS.as_bytes();
+    let begins = |at: &usize| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        before.is_none_or(|byte| *byte == b'\n') && bytes.get(*at).is_some_and(|byte| *byte != b'\t')
+    };
+    let at = (from..bytes.len()).find(begins)?;
+    Some((at, DESCRIPTIONS.get(at..)?))
 }
 
 fn unescape(text: &str) -> String {

@@ -30,7 +30,7 @@ pub(super) async fn validate(server: &Arc<Server>, resource: &Resource, object: 
     }
     let Some(namespace) = found else { return Err(Failure::not_found(namespaces, name)) };
     // The text of a namespace that is not going away cannot hold this.
-    let may_be_terminating = memory_contains(&namespace.json, b"\"Terminating\"");
+    let may_be_terminating = namespace.contains(b"\"Terminating\"");
     if may_be_terminating && namespace.decode().str_at(&["status", "phase"]) == Some("Terminating") {
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let object_name = metadata::text(object, "name");
@@ -43,8 +43,4 @@ pub(super) async fn validate(server: &Arc<Server>, resource: &Resource, object: 
             .with_detail("causes", Value::Array(vec![cause])));
     }
     Ok(())
-}
-
-fn memory_contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }

@@ -8,6 +8,7 @@ use crate::metadata;
 use crate::resources;
 use crate::server::Server;
 use crate::status::{Failure, Result};
+use crate::stored::Served;
 
 /// Sets priority and preemption policy of a new pod.
 ///
@@ -19,7 +20,9 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     let Some(classes) = resources::find("scheduling.k8s.io", "v1", "priorityclasses") else { return Ok(()) };
     let cache = server.cache.resource(&classes.prefix());
     let class = if name.is_empty() {
-        let all = cache.list(&classes.prefix(), None, 0, |_, _| true).objects;
+        // Most classes are not the default one: their text tells without being read.
+        let may_be_default = |_: &str, class: &Served| class.contains(b"\"globalDefault\":true");
+        let all = cache.list(&classes.prefix(), None, 0, may_be_default).objects;
         let mut defaults: Vec<Value> = all
             .into_iter()
             .map(|(_, class)| class.decode())
@@ -39,10 +42,11 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     if given.is_some_and(|given| given != value) {
         return Err(refuse(
             pod,
-            "the integer value of priority must not be provided in pod spec; priority admission controller computed \
-             {value} from the given PriorityClass name"
-                .replace("{value}", &value.to_string())
-                .as_str(),
+            &format!(
+                "the integer value of priority ({}) must not be provided in pod spec; priority admission controller \
+                 computed {value} from the given PriorityClass name",
+                given.unwrap_or_default()
+            ),
         ));
     }
     let given = pod.str_at(&["spec", "preemptionPolicy"]).map(ToOwned::to_owned);

@@ -1,12 +1,13 @@
 //! Roles and bindings in the form in which they are asked.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use api::json::Value;
 use api::labels::Selector;
 
 use super::{Request, resource_of, texts};
-use crate::cache::Cache;
+use crate::cache::{Cache, ResourceCache};
 use crate::identity::User;
 use crate::metadata;
 
@@ -111,11 +112,27 @@ fn covers_path(rule: &str, path: &str) -> bool {
 /// Who gets the rules of a role.
 #[derive(Debug)]
 struct Binding {
+    name: String,
     /// Empty for the whole cluster.
     namespace: String,
     role: (String, String, String),
-    users: Vec<String>,
-    groups: Vec<String>,
+    subjects: Vec<Subject>,
+}
+
+/// Someone whom a binding names.
+#[derive(Debug)]
+struct Subject {
+    kind: &'static str,
+    /// The user or the group.
+    who: String,
+    /// As reasons show it.
+    shown: String,
+}
+
+impl Subject {
+    fn is(&self, user: &User) -> bool {
+        if self.kind == "Group" { user.is_in(&self.who) } else { user.name == self.who }
+    }
 }
 
 /// All roles and bindings, as of some change.
@@ -129,13 +146,22 @@ pub(super) struct Rules {
 
 const GROUP: &str = "/registry/rbac.authorization.k8s.io";
 
-impl Rules {
-    /// Numbers that change whenever a role or binding does.
-    pub(super) fn versions(cache: &Cache) -> [u64; 4] {
-        ["clusterroles", "clusterrolebindings", "roles", "rolebindings"]
-            .map(|plural| *cache.resource(&format!("{GROUP}/{plural}/")).subscribe().borrow())
+/// Where roles and bindings are, looked up once.
+pub(super) struct Sources([Arc<ResourceCache>; 4]);
+
+impl Sources {
+    pub(super) fn of(cache: &Cache) -> Self {
+        let plurals = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+        Self(plurals.map(|plural| cache.resource(&format!("{GROUP}/{plural}/"))))
     }
 
+    /// Numbers that change whenever a role or binding does.
+    pub(super) fn versions(&self) -> [u64; 4] {
+        self.0.each_ref().map(|cache| cache.change_count())
+    }
+}
+
+impl Rules {
     pub(super) fn is_at(&self, versions: [u64; 4]) -> bool {
         self.versions == versions
     }
@@ -179,9 +205,38 @@ impl Rules {
     fn for_user<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = &'a Rule> {
         let bindings = self.bindings.iter().filter(move |binding| {
             let in_scope = binding.namespace.is_empty() || binding.namespace == namespace;
-            in_scope && (binding.users.contains(&user.name) || binding.groups.iter().any(|group| user.is_in(group)))
+            in_scope && binding.subjects.iter().any(|subject| subject.is(user))
         });
         bindings.filter_map(|binding| self.roles.get(&binding.role)).flatten()
+    }
+
+    /// The binding that lets a request pass, in Kubernetes' words.
+    pub(super) fn reason(&self, user: &User, request: &Request<'_>) -> Option<String> {
+        let namespace = match request {
+            Request::Resource { target, .. } => target.namespace.as_str(),
+            Request::Path { .. } => "",
+        };
+        self.bindings.iter().find_map(|binding| {
+            let in_scope = binding.namespace.is_empty() || binding.namespace == namespace;
+            let subject = binding.subjects.iter().find(|subject| in_scope && subject.is(user))?;
+            let rules = self.roles.get(&binding.role)?;
+            rules.iter().any(|rule| rule.allows(request)).then(|| {
+                let (kind, name) = if binding.namespace.is_empty() {
+                    ("ClusterRoleBinding", binding.name.clone())
+                } else {
+                    ("RoleBinding", format!("{}/{}", binding.name, binding.namespace))
+                };
+                let (role_kind, _, role) = &binding.role;
+                format!(
+                    "RBAC: allowed by {kind} \"{name}\" of {role_kind} \"{role}\" to {} \"{}\"",
+                    subject.kind, subject.shown
+                )
+            })
+        })
+    }
+
+    pub(super) fn of_user(&self, user: &User, namespace: &str) -> Vec<Rule> {
+        self.for_user(user, namespace).cloned().collect()
     }
 
     pub(super) fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
@@ -239,18 +294,24 @@ fn binding(value: &Value) -> Binding {
     let kind = value.str_at(&["roleRef", "kind"]).unwrap_or_default().to_owned();
     let name = value.str_at(&["roleRef", "name"]).unwrap_or_default().to_owned();
     let role_namespace = if kind == "ClusterRole" { String::new() } else { namespace.clone() };
-    let (mut users, mut groups) = (Vec::new(), Vec::new());
-    for subject in value.get("subjects").and_then(Value::as_array).unwrap_or_default() {
+    let subjects = value.get("subjects").and_then(Value::as_array).unwrap_or_default().iter();
+    let subjects = subjects.filter_map(|subject| {
         let name = subject.str_at(&["name"]).unwrap_or_default().to_owned();
-        match subject.str_at(&["kind"]) {
-            Some("User") => users.push(name),
-            Some("Group") => groups.push(name),
-            Some("ServiceAccount") => {
-                let namespace = subject.str_at(&["namespace"]).unwrap_or_default();
-                users.push(format!("system:serviceaccount:{namespace}:{name}"));
+        match subject.str_at(&["kind"])? {
+            "User" => Some(Subject { kind: "User", who: name.clone(), shown: name }),
+            "Group" => Some(Subject { kind: "Group", who: name.clone(), shown: name }),
+            "ServiceAccount" => {
+                // Without a namespace it is an account of the binding's own.
+                let given = subject.str_at(&["namespace"]).unwrap_or_default();
+                let account_namespace = if given.is_empty() { namespace.as_str() } else { given };
+                let who = format!("system:serviceaccount:{account_namespace}:{name}");
+                let shown = format!("{name}/{account_namespace}");
+                (!account_namespace.is_empty()).then_some(Subject { kind: "ServiceAccount", who, shown })
             }
-            _ => {}
+            _ => None,
         }
-    }
-    Binding { namespace, role: (kind, role_namespace, name), users, groups }
+    });
+    let subjects = subjects.collect();
+    let own = metadata::text(value, "name").to_owned();
+    Binding { name: own, namespace, role: (kind, role_namespace, name), subjects }
 }

@@ -1,7 +1,7 @@
 //! The last changes of a resource, in order, with the text that watchers are sent.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::json::Value;
 use bytes::Bytes;
@@ -31,7 +31,7 @@ impl ChangeKind {
     }
 }
 
-/// A change. What watchers need of it is made once, when the first one asks.
+/// A change. What watchers need of it is made once, when the first one asks, and forgotten when all but the slow have it.
 #[derive(Debug)]
 pub struct Change {
     /// What happened.
@@ -42,37 +42,44 @@ pub struct Change {
     pub object: Arc<Served>,
     /// The object before.
     pub previous: Option<Arc<Served>>,
-    event: OnceLock<Bytes>,
-    decoded: OnceLock<Value>,
-    decoded_previous: OnceLock<Value>,
+    made: Mutex<Made>,
+}
+
+/// Forms of a change that can be made again.
+#[derive(Debug, Default)]
+struct Made {
+    event: Option<Bytes>,
+    decoded: Option<Arc<Value>>,
+    decoded_previous: Option<Arc<Value>>,
 }
 
 impl Change {
     pub(super) fn new(kind: ChangeKind, key: Arc<str>, object: Arc<Served>, previous: Option<Arc<Served>>) -> Self {
-        Self {
-            kind,
-            key,
-            object,
-            previous,
-            event: OnceLock::new(),
-            decoded: OnceLock::new(),
-            decoded_previous: OnceLock::new(),
-        }
+        Self { kind, key, object, previous, made: Mutex::default() }
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_made(&self) {
+        *self.made() = Made::default();
     }
 
     /// The line that tells of it.
     pub fn event(&self) -> Bytes {
-        self.event.get_or_init(|| event_line(self.kind.event_type(), &self.object.json)).clone()
+        self.made().event.get_or_insert_with(|| event_line(self.kind.event_type(), &self.object.json)).clone()
     }
 
     /// The object as a document.
-    pub fn decoded(&self) -> &Value {
-        self.decoded.get_or_init(|| self.object.decode())
+    pub fn decoded(&self) -> Arc<Value> {
+        self.made().decoded.get_or_insert_with(|| Arc::new(self.object.decode())).clone()
     }
 
     /// The object before, as a document.
-    pub fn decoded_previous(&self) -> &Value {
-        self.decoded_previous.get_or_init(|| self.previous.as_ref().map(|it| it.decode()).unwrap_or_default())
+    pub fn decoded_previous(&self) -> Arc<Value> {
+        let decode = || Arc::new(self.previous.as_ref().map(|it| it.decode()).unwrap_or_default());
+        self.made().decoded_previous.get_or_insert_with(decode).clone()
     }
 }
 
@@ -92,6 +99,12 @@ pub fn event_line(event_type: &str, object: &[u8]) -> Bytes {
 const COUNT_MAX: usize = 20_000;
 /// and at most so many bytes of text in them.
 const BYTES_MAX: usize = 16 << 20;
+/// What was made for watchers is kept with so many of the last changes: a document takes ten times the room of its text.
+const MADE_MAX: usize = 128;
+/// A watcher gets at most so many changes at a time,
+const BATCH: usize = 256;
+/// and no more once they have so many bytes: a slow one holds some batches.
+const BATCH_BYTES: usize = 256 << 10;
 
 /// The changes that are kept, numbered without gaps.
 #[derive(Debug)]
@@ -110,11 +123,22 @@ impl Changes {
         Self { list: VecDeque::new(), first: 0, bytes: 0, complete_after: revision, newest: 0 }
     }
 
+    /// Forgets everything: changes up to `revision` are unknown, and every place is lost. Gives back the next number.
+    pub(super) fn restart(&mut self, revision: Revision) -> u64 {
+        let first = self.end().saturating_add(1);
+        *self = Self { first, newest: revision, ..Self::new(revision) };
+        self.end()
+    }
+
     /// Adds a change; gives back the number of the next one.
     pub(super) fn push(&mut self, change: Change) -> u64 {
         self.newest = change.object.revision;
         self.bytes = self.bytes.saturating_add(change.object.json.len());
         self.list.push_back(Arc::new(change));
+        let old = self.list.len().checked_sub(MADE_MAX).and_then(|at| self.list.get(at));
+        if let Some(old) = old {
+            old.forget_made();
+        }
         while self.list.len() > COUNT_MAX || (self.bytes > BYTES_MAX && self.list.len() > 1) {
             let Some(oldest) = self.list.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(oldest.object.json.len());
@@ -142,12 +166,18 @@ impl Changes {
         Ok(self.first.saturating_add(u64::try_from(before).unwrap_or(u64::MAX)))
     }
 
-    pub(super) fn from(&self, place: u64, max: usize) -> Result<Vec<Arc<Change>>, TooOld> {
+    pub(super) fn from(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
         let Some(skip) = place.checked_sub(self.first) else {
             return Err(TooOld { oldest: self.complete_after });
         };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        Ok(self.list.iter().skip(skip).take(max).cloned().collect())
+        let mut bytes = 0_usize;
+        let fits = |change: &&Arc<Change>| {
+            let fits = bytes < BATCH_BYTES;
+            bytes = bytes.saturating_add(change.object.json.len());
+            fits
+        };
+        Ok(self.list.iter().skip(skip).take(BATCH).take_while(fits).cloned().collect())
     }
 }
 
@@ -173,11 +203,11 @@ mod tests {
         assert_eq!(changes.place_after(5), Ok(0));
         assert_eq!(changes.place_after(9), Ok(2));
         assert_eq!(changes.place_after(99), Ok(3));
-        assert_eq!(changes.from(1, 9).unwrap().len(), 2);
+        assert_eq!(changes.from(1).unwrap().len(), 2);
         changes.push(change(20, BYTES_MAX));
         assert_eq!(changes.place_after(9), Err(TooOld { oldest: 12 }));
-        assert_eq!(changes.from(0, 9).unwrap_err(), TooOld { oldest: 12 });
-        assert_eq!(changes.from(3, 9).unwrap().len(), 1);
+        assert_eq!(changes.from(0).unwrap_err(), TooOld { oldest: 12 });
+        assert_eq!(changes.from(3).unwrap().len(), 1);
         assert_eq!(changes.end(), 4);
     }
 

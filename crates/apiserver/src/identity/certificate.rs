@@ -54,7 +54,7 @@ pub fn subject(certificate: &[u8]) -> Option<User> {
 }
 
 /// Tag and content of the first element, and what follows it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
     let length = if first < 0x80 {

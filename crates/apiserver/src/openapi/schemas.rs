@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::json::{Object, Value};
-use api::types::{Field, Kind, ListType, Type};
+use api::types::{Field, Kind, ListType, Type, describe};
 
 /// The schemas of a document.
 #[derive(Default)]
@@ -32,14 +32,34 @@ impl Schemas {
 
     fn structure(&mut self, of: &'static Type) -> Value {
         let mut schema = Object::new();
+        let description = describe(of);
+        let words = description.as_ref();
+        let words_of = |field: &Field| words.and_then(|it| it.fields.iter().find(|it| it.name == field.name));
+        if let Some(text) = words.map(|it| it.text.as_str()).filter(|text| !text.is_empty()) {
+            schema.insert("description", text);
+        }
         schema.insert("type", "object");
+        let is_required = |field: &Field| match words {
+            // The descriptions come from Rust types, which always have metadata.
+            _ if field.name == "metadata" => false,
+            Some(_) => words_of(field).is_some_and(|it| it.required),
+            None => looks_required(field),
+        };
         let required: Vec<Value> =
             of.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
         if !required.is_empty() {
             schema.insert("required", required);
         }
         if !of.fields.is_empty() {
-            let properties: Object = of.fields.iter().map(|field| (field.name, self.field(field))).collect();
+            let property = |field: &'static Field| {
+                let mut schema = self.field(field);
+                let text = words_of(field).map(|it| it.text.as_str()).filter(|text| !text.is_empty());
+                if let (Some(text), Some(schema)) = (text, schema.as_object_mut()) {
+                    schema.insert("description", text);
+                }
+                (field.name, schema)
+            };
+            let properties: Object = of.fields.iter().map(property).collect();
             schema.insert("properties", properties);
         }
         if of.atomic {
@@ -49,7 +69,7 @@ impl Schemas {
     }
 
     fn field(&mut self, field: &'static Field) -> Value {
-        let mut schema = match self.kind(&field.kind) {
+        let mut schema = match self.any(field).unwrap_or_else(|| self.kind(&field.kind)) {
             Value::Object(schema) => schema,
             _ => Object::new(),
         };
@@ -85,6 +105,20 @@ impl Schemas {
         Value::Object(schema)
     }
 
+    /// A reference to the type of a field that takes any JSON, where that type has a name.
+    fn any(&mut self, field: &Field) -> Option<Value> {
+        let name = match (&field.kind, field.go_type.trim_start_matches('*')) {
+            (Kind::Any, "v1.FieldsV1") => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+            (Kind::Any, "runtime.RawExtension") => "io.k8s.apimachinery.pkg.runtime.RawExtension",
+            _ => return None,
+        };
+        if self.started.insert(name.to_owned()) {
+            self.done.insert(name.to_owned(), api::json!({"type": "object"}));
+        }
+        let reference = format!("#/components/schemas/{name}");
+        Some(api::json!({"$ref": reference}))
+    }
+
     fn kind(&mut self, kind: &'static Kind) -> Value {
         match kind {
             Kind::Bool => api::json!({"type": "boolean"}),
@@ -117,6 +151,7 @@ impl Schemas {
     }
 }
 
-fn is_required(field: &Field) -> bool {
+/// For the few types that are not described.
+fn looks_required(field: &Field) -> bool {
     !field.omit_empty && !field.omit_zero && !field.pointer && !matches!(field.kind, Kind::Struct(_) | Kind::Time)
 }

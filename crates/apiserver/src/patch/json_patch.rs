@@ -12,6 +12,8 @@ fn unprocessable(message: String) -> Box<Failure> {
 
 /// At most so many operations are taken.
 const OPERATIONS_MAX: usize = 10_000;
+/// Copies may make the document longer by at most so many bytes: each could double it.
+const COPIED_BYTES_MAX: usize = 3 << 20;
 
 /// Applies the operations in order.
 ///
@@ -47,13 +49,27 @@ pub fn apply(document: &Value, patch: &[u8]) -> Result<Value> {
     }
     let mut result = document.clone();
     let nothing = Object::new();
+    let mut copied_bytes = 0;
     for operation in &operations {
-        step(&mut result, operation.as_object().unwrap_or(&nothing))?;
+        step(&mut result, operation.as_object().unwrap_or(&nothing), &mut copied_bytes)?;
+    }
+    // What is stored must be readable again.
+    if is_deeper(&result, json::MAX_DEPTH) {
+        return Err(unprocessable("exceeded max depth".to_owned()));
     }
     Ok(result)
 }
 
-fn step(document: &mut Value, operation: &Object) -> Result<()> {
+fn is_deeper(value: &Value, depth: usize) -> bool {
+    let Some(inner) = depth.checked_sub(1) else { return matches!(value, Value::Array(_) | Value::Object(_)) };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, inner)),
+        Value::Object(fields) => fields.iter().any(|(_, value)| is_deeper(value, inner)),
+        _ => false,
+    }
+}
+
+fn step(document: &mut Value, operation: &Object, copied_bytes: &mut usize) -> Result<()> {
     let text = |key: &str| operation.get(key).and_then(Value::as_str);
     let kind = text("op").unwrap_or("unknown");
     let path =
@@ -80,7 +96,7 @@ fn step(document: &mut Value, operation: &Object) -> Result<()> {
             };
             insert(target, &key, moved).map_err(|why| unprocessable(format!("error in move for path: '{path}': {why}")))
         }
-        "copy" => copy(document, from()?, path()?),
+        "copy" => copy(document, from()?, path()?, copied_bytes),
         "test" => test(document, path()?, operation.get("value")),
         other => Err(unprocessable(format!("Unexpected kind: {other}"))),
     }
@@ -212,7 +228,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<()> {
     }
 }
 
-fn copy(document: &mut Value, from: &str, path: &str) -> Result<()> {
+fn copy(document: &mut Value, from: &str, path: &str, copied_bytes: &mut usize) -> Result<()> {
     let Some((source, key)) = parent(document, from) else {
         return Err(missing(&format!("copy operation does not apply: doc is missing from path: {from}")));
     };
@@ -227,6 +243,11 @@ fn copy(document: &mut Value, from: &str, path: &str) -> Result<()> {
     let Some((target, key)) = parent(document, path) else {
         return Err(missing(&format!("copy operation does not apply: doc is missing destination path: {path}")));
     };
+    *copied_bytes = copied_bytes.saturating_add(json::to_string(&value).len());
+    if *copied_bytes > COPIED_BYTES_MAX {
+        let why = "Unable to complete the copy, the accumulated size increase of copy is";
+        return Err(unprocessable(format!("{why} {copied_bytes}, exceeding the limit {COPIED_BYTES_MAX}")));
+    }
     insert(target, &key, value).map_err(|why| unprocessable(format!("error in copy for path: '{path}': {why}")))
 }
 

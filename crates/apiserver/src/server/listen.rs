@@ -12,19 +12,20 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::RootCertStore;
 use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
+pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Server;
+use super::patience::Patient;
 use crate::body::Body;
 use crate::certificates::{Bundle, CertificateError};
 use crate::identity::{User, subject};
 
-/// A client must send its certificates and the head of a request within this time.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests that are being handled at the end get so long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most so many connections are open.
@@ -52,24 +53,49 @@ pub enum ListenError {
 /// # Errors
 /// [`ListenError`].
 pub fn tls(bundle: &Bundle) -> Result<TlsAcceptor, ListenError> {
+    tls_from_pem(&bundle.server.certificate, &bundle.server.key, bundle.authority.certificate())
+}
+
+/// The TLS configuration for a server certificate with its chain, its key, and the authorities of client certificates.
+///
+/// # Errors
+/// [`ListenError`].
+pub fn tls_from_pem(chain: &str, key: &str, client_authorities: &str) -> Result<TlsAcceptor, ListenError> {
     let provider = Arc::new(ring::default_provider());
+    let unreadable = |what: &str| CertificateError::Unreadable(what.to_owned());
+    let certificates = |pem: &str, what: &str| {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        all.ok().filter(|all| !all.is_empty()).ok_or_else(|| unreadable(what))
+    };
     let mut roots = RootCertStore::empty();
-    let authority =
-        crate::certificates::Pair { certificate: bundle.authority.certificate().to_owned(), key: String::new() };
-    roots.add(authority.certificate_der()?)?;
+    for authority in certificates(client_authorities, "client authority")? {
+        roots.add(authority)?;
+    }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| unreadable("server key"))?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![bundle.server.certificate_der()?], bundle.server.key_der()?)?;
+        .with_single_cert(certificates(chain, "server certificate")?, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Serves connections until `stop` becomes true, then lets requests finish.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, stop: watch::Receiver<bool>) {
+    let (_sender, tls) = watch::channel(tls);
+    serve_rotating(server, listener, tls, stop).await;
+}
+
+/// As [`serve`]; every new connection uses the newest certificates, while old ones live on.
+pub async fn serve_rotating(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: watch::Receiver<TlsAcceptor>,
+    mut stop: watch::Receiver<bool>,
+) {
     let connections = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     let (closing, _) = watch::channel(false);
     loop {
@@ -87,7 +113,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor,
             }
         };
         let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-        let (server, tls, closing) = (server.clone(), tls.clone(), closing.subscribe());
+        let (server, tls, closing) = (server.clone(), tls.borrow().clone(), closing.subscribe());
         tokio::spawn(async move {
             if let Err(error) = connection(server, stream, tls, closing).await {
                 debug!(err = %error, "Connection ended");
@@ -112,14 +138,15 @@ async fn connection(
     mut closing: watch::Receiver<bool>,
 ) -> Result<(), AnyError> {
     stream.set_nodelay(true)?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
+    let stream = tokio::time::timeout(head_timeout, tls.accept(stream)).await??;
     let certificates = stream.get_ref().1.peer_certificates();
     let user = certificates.and_then(|chain| chain.first()).and_then(|certificate| subject(certificate));
     let service = Connection { server, user: user.map(Arc::new) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT).max_buf_size(64 << 10);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream, write_timeout)), service);
     tokio::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return result,

@@ -1,10 +1,11 @@
 //! Paths that are no resources: discovery, OpenAPI, health, version, metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::IF_NONE_MATCH;
 
-use super::{Server, not_found};
+use super::{Server, not_found, openid};
 use crate::answer::Answer;
 use crate::authorization::Request;
 use crate::discovery;
@@ -25,43 +26,74 @@ const VERSION: &str = concat!(
     "  \"platform\": \"linux/amd64\"\n}"
 );
 
-/// The checks behind the health paths.
-const CHECKS: [&str; 4] = ["ping", "log", "store", "watch-cache"];
+/// How long the store may take to show that it is there.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) fn answer(server: &Arc<Server>, parts: &http::request::Parts, query: &Query, user: &User) -> Result<Answer> {
+pub(super) async fn answer(
+    server: &Arc<Server>,
+    parts: &http::request::Parts,
+    query: &Query,
+    user: &User,
+) -> Result<Answer> {
     let whole = parts.uri.path();
     let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
     let is_public = path == "/version" || is_health(path);
     if !is_public {
         let verb = parts.method.as_str().to_lowercase();
         let verb = if verb == "post" { "create".to_owned() } else { verb };
-        server.authorizer.authorize(user, Request::Path { verb: &verb, path: whole })?;
+        let asked = Request::Path { verb: &verb, path: whole };
+        if server.authorizer.authorize(user, asked).is_err() {
+            server.catch_up().await;
+            server.authorizer.authorize(user, asked)?;
+        }
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let customs = server.customs.snapshot();
+    let customs = &*customs;
     let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match segments.as_slice() {
         ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
-        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query).await),
         ["metrics"] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
             Ok(Answer::bytes(200, content_type, server.metrics.text()))
         }
         ["api"] => {
             let accepted = negotiation::negotiate(&parts.headers)?;
-            Ok(discovery::api(&accepted, if_none_match, &server.options.address))
+            Ok(discovery::api(&accepted, if_none_match, &server.options.address, customs))
         }
-        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match)),
-        ["api", version] => discovery::group_version("", version),
-        ["apis", group] => Ok(discovery::group(group).unwrap_or_else(not_found)),
-        ["apis", group, version] if resources::has_version(group, version) => discovery::group_version(group, version),
-        ["openapi", "v3", rest @ ..] => Ok(server.openapi().answer(&rest.join("/"), query).unwrap_or_else(not_found)),
+        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, customs)),
+        ["api", version] => discovery::group_version("", version, customs),
+        ["apis", group] => Ok(discovery::group(group, customs).unwrap_or_else(not_found)),
+        ["apis", group, version] if resources::has_version(group, version) || customs.has_version(group, version) => {
+            discovery::group_version(group, version, customs)
+        }
+        ["openapi", "v3", rest @ ..] => {
+            let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
+            Ok(answer.unwrap_or_else(not_found))
+        }
+        ["openapi", "v2"] => {
+            let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+            Ok(crate::openapi::v2::answer(accept.unwrap_or_default()))
+        }
+        [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
+        ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
-            let mut paths: Vec<String> =
-                ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
-                    .map(ToOwned::to_owned)
-                    .to_vec();
-            for (group, versions) in resources::groups() {
-                for version in *versions {
+            let mut paths: Vec<String> = [
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/readyz",
+                "/version",
+            ]
+            .map(ToOwned::to_owned)
+            .to_vec();
+            for (group, versions) in discovery::all_groups(customs) {
+                for version in versions {
                     paths.push(if group.is_empty() {
                         format!("/api/{version}")
                     } else {
@@ -86,18 +118,24 @@ fn is_health(path: &str) -> bool {
         .any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
+async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
     let name = segments.first().copied().unwrap_or_default();
-    let stopping = *server.stopping.borrow();
-    let failed = |check: &str| check == "shutdown" && stopping;
-    let mut checks: Vec<&str> = CHECKS.to_vec();
+    let store = server.options.store_name;
+    let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
     if name == "readyz" {
         checks.push("shutdown");
     }
+    let excluded_store = query.all("exclude").any(|it| it == store) || segments.get(1).is_some_and(|it| *it != store);
+    let store_is_away = !excluded_store && {
+        let answered = tokio::time::timeout(STORE_TIMEOUT, server.store.current_revision()).await;
+        !matches!(answered, Ok(Ok(_)))
+    };
+    let stopping = *server.stopping.borrow();
+    let failed = |check: &str| check == "shutdown" && stopping || check == store && store_is_away;
     if let Some(one) = segments.get(1) {
         return match checks.contains(one) {
             false => not_found(),
-            true if failed(one) => Answer::text(500, "internal server error: shutdown\n"),
+            true if failed(one) => Answer::text(500, format!("internal server error: {one} failed\n")),
             true => Answer::text(200, "ok"),
         };
     }

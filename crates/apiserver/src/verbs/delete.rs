@@ -139,6 +139,13 @@ pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
 
 fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decision> {
     let resource = call.resource;
+    if crate::custom::is_definition(resource) && !metadata::is_deleting(old) {
+        let (mut definition, now) = (old.clone(), chance::now().to_string());
+        metadata::set(&mut definition, "deletionTimestamp", now.as_str());
+        registry::definition_status::terminate(&mut definition, &now);
+        create::normalize(call, &mut definition);
+        return Ok(Decision::Put(definition));
+    }
     let finalizers = finalizers_after(resource, options, old);
     let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
     let waits = !finalizers.is_empty() || is_namespace && !spec_finalizers(old).is_empty();
@@ -236,6 +243,7 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
             accepted: call.accepted.clone(),
             server: call.server,
             resource: call.resource,
+            custom: call.custom.clone(),
             query: call.query,
             headers: call.headers,
             user: call.user,

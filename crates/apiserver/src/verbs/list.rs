@@ -185,8 +185,12 @@ pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) 
     let metadata = list_metadata(call, snapshot, selection);
     match call.accepted.form {
         Form::Table => {
-            let objects = snapshot.objects.iter().map(|(_, object)| object.decode());
-            Ok(Answer::json(200, &tables::of_list(call, objects, metadata)?))
+            if call.custom.is_none() {
+                let objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
+                return Ok(Answer::bytes(200, "application/json", tables::of_stored(call, &objects, metadata)));
+            }
+            let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
+            tables::of_list(call, 200, objects, metadata)
         }
         Form::MetadataList | Form::Metadata => {
             if call.accepted.form == Form::Metadata {
@@ -218,8 +222,12 @@ pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) 
 /// A list of whole objects, made of the pieces that the cache holds.
 pub(super) fn typed_list<'o>(call: &Call<'_>, objects: impl Iterator<Item = &'o Served>, metadata: Object) -> Body {
     let (resource, version) = (call.resource, &call.target.version);
+    let mut metadata = metadata;
+    if call.custom.is_some() {
+        metadata.get_or_insert("continue", || "".into());
+    }
     let head = api::json!({
-        "kind": (format!("{}List", resource.kind)), "apiVersion": (resource.api_version(version)), "metadata": metadata
+        "kind": (resource.list_kind()), "apiVersion": (resource.api_version(version)), "metadata": metadata
     });
     let mut piece = BytesMut::with_capacity(PIECE);
     let mut pieces = VecDeque::new();
@@ -233,7 +241,9 @@ pub(super) fn typed_list<'o>(call: &Call<'_>, objects: impl Iterator<Item = &'o 
         if index > 0 {
             piece.put_u8(b',');
         }
-        if converted {
+        if let Some(custom) = &call.custom {
+            piece.put_slice(&custom.text(object));
+        } else if converted {
             let mut value = object.decode();
             call.convert(&mut value);
             if let Some(fields) = value.as_object_mut() {

@@ -7,7 +7,7 @@ use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
 use crate::status::{Failure, Result};
-use crate::stored::{self, Served};
+use crate::stored::Served;
 
 /// What to do with an object.
 pub(super) enum Decision {
@@ -19,6 +19,16 @@ pub(super) enum Decision {
     Delete(Value),
     /// Leave it as it is.
     Keep,
+}
+
+impl Decision {
+    /// What a user should know about what is written.
+    pub(super) fn warnings(&self, call: &Call<'_>, old: &Value, subresource: &str) -> Vec<String> {
+        match self {
+            Decision::Put(value) => call.server.meaning.warnings(call.resource, value, Some(old), subresource),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// How it ended.
@@ -51,7 +61,7 @@ pub(super) async fn modify(
             (current, fresh) = (load(call, &key).await?, true);
             continue;
         };
-        let old = object.decode();
+        let old = call.decode(&object);
         // A cached object may be out of date: only the store's own answer may end this without a write.
         let decision = match decide(&old) {
             Ok(Decision::Keep) | Err(_) if !fresh && load_changed(call, &key, &mut current, &object).await? => {
@@ -77,7 +87,7 @@ pub(super) async fn modify(
                 }
             }
         };
-        let bytes = stored::encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        let bytes = call.encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
             // Nothing changes: no write, no event, the same version.
             if !deletes {

@@ -4,28 +4,33 @@ use api::json::Value;
 
 use super::Call;
 use super::create::check_namespace;
-use super::modify::modify;
-use super::update::{BasedOn, change, show};
+use super::update::{BasedOn, change, modify_tracked, show};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::payload::{self, FieldValidation, Payload};
+use crate::payload::{FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::warnings;
+
+const MANAGED_FIELDS: &[u8] = b"managedFields";
 
 pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
     }
-    let dry_run = call.is_dry_run()?;
     let kind = PatchType::from_headers(call.headers)?;
-    if kind == PatchType::Apply {
+    if kind == PatchType::Strategic && call.custom.is_some() {
         return Err(Failure::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
         ]));
     }
+    if kind == PatchType::Apply {
+        return super::apply::apply(call, subresource).await;
+    }
+    let dry_run = call.is_dry_run()?;
     if call.query.has("force") {
         let mut errors = api::field::Errors::new();
         errors.forbidden(api::field::Path::new("force"), "may not be specified for non-apply patch");
@@ -33,12 +38,25 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     }
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
     check_body(kind, &call.body)?;
-    let mut warnings = Vec::new();
-    let done = modify(call, dry_run, |old| {
+    // Patches that do not speak of managed fields need not carry them around.
+    let mentions_managed =
+        kind == PatchType::Json || call.body.windows(MANAGED_FIELDS.len()).any(|it| it == MANAGED_FIELDS);
+    let done = modify_tracked(call, dry_run, |old, tracking| {
         let mut shown = old.clone();
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
-        let (object, complaints, text) = apply(call, kind, &shown)?;
-        warnings = check_fields(call, validation, complaints, text)?;
+        let hidden = if mentions_managed { None } else { metadata::make(&mut shown).remove("managedFields") };
+        let patched = apply(call, kind, &shown);
+        let is_refused = |complaints: &[String]| validation == FieldValidation::Strict && !complaints.is_empty();
+        let (object, complaints) = match (patched, hidden) {
+            (Ok((object, complaints)), _) if !is_refused(&complaints) => (object, complaints),
+            (patched, None) => patched?,
+            // A refusal shows the whole object.
+            (_, Some(hidden)) => {
+                metadata::set(&mut shown, "managedFields", hidden);
+                apply(call, kind, &shown)?
+            }
+        };
+        warnings::add(check_fields(call, validation, complaints, || text_of(call, kind, &shown))?);
         let name = metadata::text(&object, "name");
         if name != call.target.name {
             let url = &call.target.name;
@@ -50,10 +68,12 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut object = object;
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        change(call, object, old, subresource)
+        let decision = change(call, object, old, subresource, tracking)?;
+        warnings::add(decision.warnings(call, old, subresource));
+        Ok(decision)
     })
     .await?;
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// What the body of a patch must look like before the object is read.
@@ -82,26 +102,31 @@ fn rejected(failure: Box<Failure>) -> Box<Failure> {
     failure
 }
 
-/// The patched object in the client's version, and what strict reading complains about.
-pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>, String)> {
-    let mut complaints = Vec::new();
-    let patched = match kind {
-        PatchType::Json => json_patch(shown, &call.body).map_err(rejected)?,
-        PatchType::Merge => merge_patch(shown, &call.body)?,
+/// The patched document, and keys that the patch repeats.
+fn patched(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>)> {
+    match kind {
+        PatchType::Json => Ok((json_patch(shown, &call.body).map_err(rejected)?, Vec::new())),
+        PatchType::Merge => Ok((merge_patch(shown, &call.body)?, Vec::new())),
         _ => {
             let of = call.resource.object_type(&call.target.version);
             let of = of.ok_or_else(|| Failure::internal("the resource has no type"))?;
-            let (patched, duplicates) = strategic_merge_patch(shown, &call.body, of)?;
-            complaints = duplicates;
-            patched
+            strategic_merge_patch(shown, &call.body, of)
         }
-    };
-    let mut text = patched.clone();
-    text.sort_keys();
+    }
+}
+
+/// The patched document as refusals show it.
+fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
+    let mut value = patched(call, kind, shown).map(|(value, _)| value).unwrap_or_default();
+    value.sort_keys();
+    api::json::to_string(&value)
+}
+
+/// The patched object in the client's version, and what strict reading complains about.
+pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>)> {
+    let (patched, mut complaints) = patched(call, kind, shown)?;
     let payload = Payload { value: patched, duplicates: Vec::new() };
-    let decoded =
-        payload::decode(call.resource, &call.target.version, payload).map_err(|failure| unfit(call, &text, failure))?;
-    let text = api::json::to_string(&text);
+    let decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
     complaints.extend(decoded.complaints);
     let mut object = decoded.object;
     // A patch that removes the name or version does not mean another object.
@@ -110,17 +135,17 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(
             metadata::copy(&mut object, shown, field);
         }
     }
-    Ok((object, complaints, text))
+    Ok((object, complaints))
 }
 
 /// What does not fit the type after a patch is an invalid object, not a bad request.
-fn unfit(call: &Call<'_>, patched: &Value, failure: Box<Failure>) -> Box<Failure> {
+fn unfit(call: &Call<'_>, patched: impl FnOnce() -> String, failure: Box<Failure>) -> Box<Failure> {
     let (kind, version) = (call.resource.kind, &call.target.version);
     let start = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
     match failure.message.strip_prefix(&start) {
         Some(why) => {
             let mut errors = api::field::Errors::new();
-            errors.invalid(api::field::Path::new("patch"), api::json::to_string(patched), why);
+            errors.invalid(api::field::Path::new("patch"), patched(), why);
             Failure::invalid(call.resource.group, kind, &call.target.name, &errors)
         }
         None => failure,
@@ -131,7 +156,7 @@ fn check_fields(
     call: &Call<'_>,
     validation: FieldValidation,
     complaints: Vec<String>,
-    text: String,
+    text: impl FnOnce() -> String,
 ) -> Result<Vec<String>> {
     if validation != FieldValidation::Strict || complaints.is_empty() {
         let keep = validation == FieldValidation::Warn;
@@ -139,6 +164,6 @@ fn check_fields(
     }
     let mut errors = api::field::Errors::new();
     let detail = format!("strict decoding error: {}", complaints.join(", "));
-    errors.invalid(api::field::Path::new("patch"), text, detail);
+    errors.invalid(api::field::Path::new("patch"), text(), detail);
     Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
 }

@@ -1,8 +1,9 @@
-//! What stands below objects: status, scale, binding, eviction, and what needs a kubelet.
+//! What stands below objects: status, scale, binding, eviction, tokens, and what needs a kubelet.
 
 mod binding;
 mod eviction;
 mod scale;
+mod token;
 
 pub(super) use self::binding::bind;
 use super::{Call, patch, read, update};
@@ -14,6 +15,9 @@ use crate::status::{Failure, Result};
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();
     let Some(subresource) = call.resource.subresource(name.split('/').next().unwrap_or(name)) else {
+        if call.custom.is_some() {
+            return Err(Failure::not_found(call.resource, &call.target.name));
+        }
         return Err(Failure::no_resource());
     };
     if !subresource.verbs.contains(&verb.name()) || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -32,6 +36,7 @@ pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
         ("scale", Verb::Patch) => scale::patch(call).await,
         ("binding", Verb::Create) => bind(call).await,
         ("eviction", Verb::Create) => eviction::evict(call).await,
+        ("token", Verb::Create) => token::create(call).await,
         ("log", Verb::Get) => log(call).await,
         ("exec" | "attach" | "portforward" | "proxy", _) => needs_kubelet(call).await,
         _ => Err(Failure::method_not_allowed()),

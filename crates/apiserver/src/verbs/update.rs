@@ -4,13 +4,14 @@ use api::json::Value;
 
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
-use super::{Call, create};
+use super::{Call, create, ownership};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -20,20 +21,22 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let decoded = payload::decode(resource, version, payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    let decoded = call.read(payload)?;
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     let based_on = BasedOn::of(call, &object)?;
-    let done = modify(call, dry_run, |old| {
+    let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
-        change(call, object.clone(), old, subresource)
+        let decision = change(call, object.clone(), old, subresource, tracking)?;
+        warnings::add(decision.warnings(call, old, subresource));
+        Ok(decision)
     })
     .await?;
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// The answer after a change.
@@ -44,7 +47,7 @@ pub(super) fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
     }
 }
 
-fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
+pub(super) fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
     let (name, expected) = (metadata::text(object, "name"), call.target.name.as_str());
     if name.is_empty() {
         return Err(Failure::bad_request(format!(
@@ -100,6 +103,11 @@ impl BasedOn {
             );
             return Err(Failure::conflict(call.resource, name, &why));
         }
+        self.check_version(call, old)
+    }
+
+    /// Whether it is the stored object as it is now.
+    pub(super) fn check_version(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let is_set = !matches!(self.version.as_str(), "" | "0");
         if is_set && self.version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));
@@ -108,9 +116,38 @@ impl BasedOn {
     }
 }
 
+/// Whether the document says who owns its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracking {
+    /// It does not: who writes comes to own what changes.
+    Update,
+    /// It does.
+    Done,
+    /// Nobody owns fields: the object would become too large.
+    Dropped,
+}
+
+/// As [`modify`], and once more without managed fields if they make the object too large for the store.
+pub(super) async fn modify_tracked(
+    call: &Call<'_>,
+    dry_run: bool,
+    mut decide: impl FnMut(&Value, Tracking) -> Result<Decision>,
+) -> Result<Done> {
+    match modify(call, dry_run, |old| decide(old, Tracking::Update)).await {
+        Err(failure) if failure.code == 413 => modify(call, dry_run, |old| decide(old, Tracking::Dropped)).await,
+        done => done,
+    }
+}
+
 /// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
 /// of an object that is being deleted went.
-pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresource: &str) -> Result<Decision> {
+pub(super) fn change(
+    call: &Call<'_>,
+    mut object: Value,
+    old: &Value,
+    subresource: &str,
+    tracking: Tracking,
+) -> Result<Decision> {
     let resource = call.resource;
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
@@ -127,12 +164,16 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
         }
         metadata::copy(&mut object, old, field);
     }
-    for field in ["selfLink", "managedFields"] {
-        metadata::remove(&mut object, field);
-    }
+    metadata::remove(&mut object, "selfLink");
     metadata::copy(&mut object, old, "resourceVersion");
     create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
+    let managed_fields = match tracking {
+        Tracking::Update => ownership::update(call, old, &object, subresource),
+        Tracking::Done => object.at(&["metadata", "managedFields"]).cloned(),
+        Tracking::Dropped => None,
+    };
+    metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
     create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
@@ -145,6 +186,10 @@ pub(super) fn change(call: &Call<'_>, mut object: Value, old: &Value, subresourc
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
     admission::validate_update(call.server, resource, &object, old, call.user)?;
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(&mut object, "managedFields", managed_fields);
+        crate::apply::keep_times(&mut object, old);
+    }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
         let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
         let is_namespace = (resource.group, resource.plural) == ("", "namespaces");

@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::body::Body;
 use crate::cache::{Change, ChangeKind, ResourceCache, TooOld, event_line};
 use crate::conversion;
+use crate::custom::serving::Serving;
 use crate::negotiation::{Accepted, Form};
 use crate::request::{Query, Target};
 use crate::resources::Resource;
@@ -25,8 +26,6 @@ use crate::status::{Failure, Result};
 use crate::stored::Served;
 use crate::tables;
 
-/// So many changes are taken from the cache at a time.
-const BATCH: usize = 256;
 /// So many batches wait for the connection.
 const BATCHES_WAITING: usize = 4;
 /// The first bookmark comes so soon after the start,
@@ -37,6 +36,10 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
+    if crate::negotiation::wants_protobuf(call.headers) {
+        // Events are encoded once for all watchers, as JSON.
+        return Err(crate::negotiation::not_acceptable());
+    }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
         let name = format!("metadata.name={}", call.target.name);
@@ -76,6 +79,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         server: call.server.clone(),
         cache,
         resource: call.resource,
+        custom: call.custom.clone(),
         target: call.target.clone(),
         query: call.query.clone(),
         accepted: call.accepted.clone(),
@@ -112,6 +116,7 @@ struct Watcher {
     server: Arc<Server>,
     cache: Arc<ResourceCache>,
     resource: &'static Resource,
+    custom: Option<Arc<Serving>>,
     target: Target,
     query: Query,
     accepted: Accepted,
@@ -153,8 +158,11 @@ impl Watcher {
             if !self.selection.matches_served(key, object) {
                 continue;
             }
-            let line =
-                if self.is_plain() { event_line("ADDED", &object.json) } else { self.line("ADDED", object.decode()) };
+            let line = if self.is_plain(object.revision) {
+                event_line("ADDED", &object.json)
+            } else {
+                self.line("ADDED", object.decode(), object.revision)
+            };
             batch.extend_from_slice(&line);
             if batch.len() > 64 << 10 {
                 self.send(batch.split().freeze()).await?;
@@ -169,9 +177,13 @@ impl Watcher {
         Some(())
     }
 
-    /// Whether events can be sent as the cache holds them.
-    fn is_plain(&self) -> bool {
-        self.accepted.form == Form::Object && conversion::is_stored(self.resource, &self.target.version)
+    /// Whether events about an object can be sent as the cache holds it.
+    fn is_plain(&self, revision: Revision) -> bool {
+        self.accepted.form == Form::Object
+            && match &self.custom {
+                Some(custom) => custom.is_plain(revision),
+                None => conversion::is_stored(self.resource, &self.target.version),
+            }
     }
 
     async fn follow(&mut self, mut place: u64, deadline: Instant) {
@@ -183,7 +195,7 @@ impl Watcher {
             // What is read of the changes after this is at least as new.
             let reached = self.server.cache.revision();
             wake.borrow_and_update();
-            let changes = match self.cache.changes(place, BATCH) {
+            let changes = match self.cache.changes(place) {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
                 Err(TooOld { .. }) => return,
@@ -235,36 +247,43 @@ impl Watcher {
 
     fn encode_one(&mut self, change: &Change) -> Option<Bytes> {
         if self.selection.is_everything() {
-            return Some(if self.is_plain() {
+            return Some(if self.is_plain(change.object.revision) {
                 change.event()
             } else {
-                self.line(change.kind.event_type(), change.decoded().clone())
+                self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
             });
         }
-        let was = change.previous.is_some() && self.selection.matches(change.decoded_previous());
-        let is = change.kind != ChangeKind::Deleted && self.selection.matches(change.decoded());
+        let was = change.previous.is_some() && self.selection.matches(&change.decoded_previous());
+        let is = change.kind != ChangeKind::Deleted && self.selection.matches(&change.decoded());
         let kind = match (was, is) {
             (false, false) => return None,
             (false, true) => ChangeKind::Added,
             (true, true) => ChangeKind::Modified,
             (true, false) => ChangeKind::Deleted,
         };
-        if kind == change.kind && self.is_plain() {
+        if kind == change.kind && self.is_plain(change.object.revision) {
             return Some(change.event());
         }
         if kind == ChangeKind::Deleted && change.kind != ChangeKind::Deleted {
             // It left the selection: the client gets what it knew, at the new version.
             let known = change.previous.as_ref()?.at_revision(change.object.revision);
-            return Some(self.line("DELETED", known.decode()));
+            return Some(self.line("DELETED", known.decode(), known.revision));
         }
-        Some(self.line(kind.event_type(), change.decoded().clone()))
+        Some(self.line(kind.event_type(), change.decoded().as_ref().clone(), change.object.revision))
     }
 
-    fn line(&mut self, event_type: &str, mut object: Value) -> Bytes {
+    fn line(&mut self, event_type: &str, mut object: Value, revision: Revision) -> Bytes {
+        if let Some(custom) = self.custom.as_ref().filter(|custom| !custom.is_plain(revision)) {
+            custom.refresh(&mut object);
+        }
         let shown = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
-                tables::event(self.resource, &self.query, &self.accepted.version, object, first)
+                let version = &self.accepted.version;
+                match &self.custom {
+                    Some(custom) => tables::custom_event(&self.server, custom, &self.query, version, object, first),
+                    None => tables::event(self.resource, &self.query, version, object, first),
+                }
             }
             Form::Metadata | Form::MetadataList => partial_metadata(&object, &self.accepted.version),
             _ => {
@@ -284,7 +303,7 @@ impl Watcher {
         let object = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
-                tables::bookmark(self.resource, &self.accepted.version, metadata, first)
+                tables::bookmark(self.resource, self.custom.as_deref(), &self.accepted.version, metadata, first)
             }
             Form::Metadata | Form::MetadataList => {
                 partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)

@@ -10,7 +10,18 @@ pub(crate) fn mask(value: &mut Value) {
 fn walk(value: &mut Value, key: &str) {
     match value {
         Value::Object(fields) => {
-            fields.remove("managedFields");
+            if key == "fieldsV1" {
+                // Owners are told apart by their uid.
+                let text = mask_words(&serde_json::to_string(&fields).unwrap());
+                *fields = serde_json::from_str(&text).unwrap();
+                return;
+            }
+            if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+                // Their order depends on the seconds that pass between writes.
+                entries.sort_by_key(|entry| {
+                    ["operation", "manager", "apiVersion", "subresource"].map(|key| entry[key].to_string())
+                });
+            }
             let generated = fields.contains_key("generateName");
             for (key, value) in fields.iter_mut() {
                 if generated && key == "name" {
@@ -21,8 +32,12 @@ fn walk(value: &mut Value, key: &str) {
             }
         }
         Value::Array(items) => {
-            for item in items {
+            for item in items.iter_mut() {
                 walk(item, key);
+            }
+            if key == "resourceRules" || key == "nonResourceRules" {
+                // They come in the order in which a map of bindings is walked.
+                items.sort_by_key(Value::to_string);
             }
         }
         Value::String(text) => *text = mask_text(key, text),
@@ -35,6 +50,9 @@ fn mask_text(key: &str, text: &str) -> String {
     match key {
         "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "clusterIP" | "clusterIPs"
         | "serverAddress" | "serverRelativeURL" => return format!("<{key}>"),
+        "token" if text == "<JWT>" || text.split('.').count() == 3 => return "<token>".to_owned(),
+        // Several bindings allow it, and any may be named.
+        "reason" if text.starts_with("RBAC: allowed by ") => return "<binding>".to_owned(),
         "description" => return "<text>".to_owned(),
         "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
             return "<build>".to_owned();
@@ -80,6 +98,14 @@ pub(crate) fn mask_words(text: &str) -> String {
             rest = &rest[next.len_utf8()..];
         }
     }
+    // A diff shows the names of Go's internal structs.
+    for start in ["\n@@ ", "\n\u{a0}"] {
+        if let Some(at) = out.find(start) {
+            out.truncate(at);
+        }
+    }
+    let out_trimmed = out.trim_end_matches('\n').len();
+    out.truncate(out_trimmed);
     for start in ["too old resource version: ", "resource version: "] {
         if let Some(at) = out.find(start) {
             let numbers = out[at + start.len()..].to_owned();

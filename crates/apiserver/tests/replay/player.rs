@@ -29,7 +29,8 @@ type Known = HashMap<String, String>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n");
+    let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n<alice token>,alice,u-alice,dev\n";
+    let tokens = Authenticator::parse_tokens(tokens);
     let server = Server::start(store, Options { tokens, ..Options::default() }).await.unwrap();
     let mut known = Known::new();
     let mut outcomes = Vec::new();
@@ -62,6 +63,8 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
             }
             continue;
         }
+        // The recorded clients took their time.
+        server.settle().await.unwrap();
         let response = server.handle(request, None).await;
         let difference = compare(step, response, &mut known).await;
         if step["setup"] != true {
@@ -176,7 +179,14 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         Ok(body) => body.unwrap().to_bytes(),
         Err(_) => return Some("the body does not end".to_owned()),
     };
-    let real: Option<Value> = if gzip { None } else { serde_json::from_slice(&body).ok() };
+    let real: Option<Value> = if gzip { None } else { serde_json::from_slice(&body).ok().or_else(|| message(&body)) };
+    let mut recorded = recorded.clone();
+    if let Some(text) = recorded["body_base64"].as_str()
+        && let Some(document) = message(&base64::engine::general_purpose::STANDARD.decode(text).unwrap())
+    {
+        recorded["body"] = document;
+    }
+    let recorded = &recorded;
     if let (Some(recorded), Some(real)) = (recorded.get("body"), &real) {
         learn(recorded, real, "", known);
     }
@@ -201,10 +211,13 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         if recorded.get("headers").is_none() {
             break;
         }
-        let wanted = recorded["headers"][name].as_str().unwrap_or_default();
+        let wanted = match &recorded["headers"][name] {
+            Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+            value => value.as_str().unwrap_or_default().to_owned(),
+        };
         let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let found = found.join(", ");
-        let (wanted, found) = (mask_words(wanted), mask_words(&found));
+        let (wanted, found) = (mask_words(&wanted), mask_words(&found));
         if wanted != found && name != "location" {
             return Some(format!("header {name} is `{found}` instead of `{wanted}`"));
         }
@@ -217,6 +230,16 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
     mask(&mut wanted);
     mask(&mut real);
     difference(&wanted, &real, "")
+}
+
+/// The document that stands for an object in protobuf.
+fn message(bytes: &[u8]) -> Option<Value> {
+    use api::types::{self, protobuf};
+    let envelope = protobuf::Envelope::read(bytes).ok()?;
+    let of = types::by_api_version(&envelope.api_version, &envelope.kind);
+    let of = of.or_else(|| types::by_kind("meta.k8s.io", "v1", &envelope.kind))?;
+    let document = types::decode(of, &protobuf::read(of, envelope.raw).ok()?).ok()?.value;
+    serde_json::from_str(&api::json::to_string(&document)).ok()
 }
 
 /// The first place where two documents differ.
@@ -271,7 +294,11 @@ fn compare_events(scenario: &str, step: &Value, status: u16, mut real: Vec<Value
     if u64::from(status) != recorded["status"].as_u64().unwrap() {
         return Outcome { id, difference: Some(format!("status {status}: {real:?}")) };
     }
-    let mut wanted = recorded["events"].as_array().cloned().unwrap_or_default();
+    let mut wanted = match recorded.get("body") {
+        // A refusal is no stream.
+        Some(body) => vec![body.clone()],
+        None => recorded["events"].as_array().cloned().unwrap_or_default(),
+    };
     // When bookmarks come depends on the moment.
     let is_plain_bookmark = |event: &Value| {
         event["type"] == "BOOKMARK"

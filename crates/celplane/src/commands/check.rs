@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::features::Features;
-use judge::{FileReport, Judge};
+use judge::{FileReport, Judge, Progress};
 
 use crate::manifests::{self, Source};
 use crate::style::{Style, When};
@@ -98,9 +98,12 @@ fn exit_code(reports: &[FileReport]) -> ExitCode {
 /// Judges all files, on all cores; the reports come in the order of the files.
 fn judge_all(judge: &Judge, sources: &[Source]) -> Vec<FileReport> {
     let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
+    let progress = Progress::default();
     let reports = Mutex::new(Vec::with_capacity(sources.len()));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores.min(sources.len());
+    // With fewer files than cores, the objects of a file are shared out.
+    let threads = if sources.len() < cores { cores } else { 1 };
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -108,14 +111,14 @@ fn judge_all(judge: &Judge, sources: &[Source]) -> Vec<FileReport> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(source) = sources.get(index) else { break };
-                    own.push((index, judge.file(source)));
-                    done.fetch_add(1, Ordering::Relaxed);
+                    own.push((index, judge.file(source, threads, &progress)));
+                    progress.files.fetch_add(1, Ordering::Relaxed);
                 }
                 reports.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut own);
             });
         }
         if std::io::stderr().is_terminal() {
-            show_progress(&done, sources.len());
+            show_progress(&progress, sources.len());
         }
     });
     let mut reports = reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -124,18 +127,21 @@ fn judge_all(judge: &Judge, sources: &[Source]) -> Vec<FileReport> {
 }
 
 /// Shows a bar while it takes long, and takes it away at the end.
-fn show_progress(done: &AtomicUsize, total: usize) {
+fn show_progress(progress: &Progress, files: usize) {
     const WIDTH: usize = 40;
     let start = Instant::now();
     let mut is_shown = false;
     loop {
-        let count = done.load(Ordering::Relaxed);
-        if count >= total {
+        let done = progress.files.load(Ordering::Relaxed);
+        if done >= files {
             break;
         }
         if start.elapsed() > PATIENCE {
-            let filled = count.saturating_mul(WIDTH).checked_div(total).unwrap_or(WIDTH);
-            eprint!("\r[{:<WIDTH$}] {count}/{total} files", "#".repeat(filled));
+            let (found, judged) = (progress.found.load(Ordering::Relaxed), progress.judged.load(Ordering::Relaxed));
+            // The objects of one file show how far it is; with many files those that are not read yet count, too.
+            let (count, total) = if files == 1 { (judged, found) } else { (done, files) };
+            let filled = count.saturating_mul(WIDTH).checked_div(total).unwrap_or(0);
+            eprint!("\r[{:<WIDTH$}] {judged} objects, {done}/{files} files", "#".repeat(filled));
             is_shown = true;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::gated_uses::{self, Field, Needs};
 use crate::manifests::{self, Manifest};
+use crate::output::Report;
 use crate::style::{Style, When};
 
 /// Find out who uses gated fields, and what happens to them when the gates are turned off.
@@ -27,20 +28,11 @@ pub(crate) struct Arguments {
 
     /// How to print.
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    output: Report,
 
     /// When to use color.
     #[arg(long, value_enum, default_value = "auto")]
     color: When,
-}
-
-/// How to print.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// One JSON object.
-    Json,
 }
 
 /// A use that a gate would close.
@@ -107,8 +99,8 @@ impl Arguments {
             }
         }
         match self.output {
-            Output::Text => print_text(&found, Style::of_stdout(self.color))?,
-            Output::Json => print_json(&found)?,
+            Report::Text => print_text(&found, Style::of_stdout(self.color))?,
+            Report::Json => print_json(&found)?,
         }
         Ok(match (is_readable, found.iter().any(|it| it.effect.breaks)) {
             (false, _) => ExitCode::from(2),

@@ -14,6 +14,7 @@ use cluster::Cluster;
 use judge::NodeReport;
 
 use crate::compile_cache::compile_cache;
+use crate::output::Report;
 use crate::style::{Style, When};
 
 /// Explain where a pod can run: what taints, node affinity and volumes decide, node by node.
@@ -45,20 +46,11 @@ pub(crate) struct Arguments {
 
     /// How to print.
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    output: Report,
 
     /// When to use color.
     #[arg(long, value_enum, default_value = "auto")]
     color: When,
-}
-
-/// How to print.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// One JSON object, with every detail.
-    Json,
 }
 
 impl Arguments {
@@ -72,8 +64,8 @@ impl Arguments {
         };
         let is_shown = |name: &str| self.all || self.node.as_deref() == Some(name);
         match self.output {
-            Output::Text => report::text(&cluster, &nodes, is_shown, Style::of_stdout(self.color))?,
-            Output::Json => report::json(&cluster, &nodes)?,
+            Report::Text => report::text(&cluster, &nodes, is_shown, Style::of_stdout(self.color))?,
+            Report::Json => report::json(&cluster, &nodes)?,
         }
         let fits = nodes.iter().any(NodeReport::fits);
         Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })

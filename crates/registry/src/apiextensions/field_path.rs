@@ -46,6 +46,26 @@ pub(super) fn resolve<'s>(
     Ok((names, schema))
 }
 
+/// The path as errors show it: fields behind points, entries of maps in brackets.
+pub(super) fn normalize(path: &str, schema: &Value) -> Option<String> {
+    let (names, _) = resolve(path, schema, true).ok()?;
+    let mut schema = schema;
+    let mut text = String::new();
+    for name in names {
+        if schema.has("properties") {
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(&name);
+            schema = schema.field("properties").field(&name);
+        } else {
+            text.push_str(&format!("[{name}]"));
+            schema = schema.field("additionalProperties");
+        }
+    }
+    Some(text)
+}
+
 /// Dots, brackets, quoted texts and what stands between them.
 fn tokens(path: &str) -> Vec<&str> {
     let mut tokens = Vec::new();

@@ -12,7 +12,7 @@ use crate::document::Read;
 use crate::render;
 
 /// Kubernetes numbers the types of rules.
-const TYPE_NAME: &str = "selfType0";
+pub(super) const TYPE_NAME: &str = "selfType0";
 const PER_RULE: u64 = 10_000_000;
 const PER_DEFINITION: u64 = 100_000_000;
 const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;

@@ -84,7 +84,7 @@ fn validate_immutable(object: &Value, old: &Value, names: &[&str], errors: &mut 
 }
 
 /// Plain text becomes data, as conversion does.
-fn merge_string_data(secret: &mut Value) {
+pub(crate) fn merge_string_data(secret: &mut Value) {
     let texts = secret.map("stringData").clone();
     for (key, text) in texts {
         let encoded = encode(text.as_str().unwrap_or_default().as_bytes());

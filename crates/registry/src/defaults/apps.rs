@@ -2,6 +2,7 @@
 
 use api::json::Value;
 
+use crate::apps::TEMPLATE_GENERATION;
 use crate::document::{Edit, Read};
 
 pub(super) fn apply(name: &str, object: &mut Value) {
@@ -29,6 +30,8 @@ pub(super) fn apply(name: &str, object: &mut Value) {
                 rolling.set_missing("maxSurge", 0_i64);
             }
             spec.set_missing("revisionHistoryLimit", 10_i64);
+            // A field inside Kubernetes: it is always there, and preparation counts it.
+            object.make("metadata").make("annotations").set_missing(TEMPLATE_GENERATION, "0");
         }
         "StatefulSet" => stateful_set(object.make("spec")),
         "ReplicaSet" => object.make("spec").set_missing("replicas", 1_i64),

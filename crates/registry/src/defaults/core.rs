@@ -3,6 +3,7 @@
 use api::json::{Object, Value};
 
 use super::image;
+use crate::core::config::merge_string_data;
 use crate::document::{Edit, Read};
 
 pub(super) fn apply(name: &str, object: &mut Value) {
@@ -50,7 +51,10 @@ pub(super) fn apply(name: &str, object: &mut Value) {
             let capacity = object.field("capacity").clone();
             object.set("allocatable", capacity);
         }
-        "Secret" => object.set_default("type", "Opaque"),
+        "Secret" => {
+            object.set_default("type", "Opaque");
+            merge_string_data(object);
+        }
         "Service" => service(object),
         "EndpointPort" => object.set_default("protocol", "TCP"),
         "ReplicationController" => replication_controller(object),
@@ -119,7 +123,12 @@ fn pod_spec(spec: &mut Value) {
         spec.set("serviceAccountName", account);
     }
     let account = spec.text("serviceAccountName").to_owned();
-    spec.set("serviceAccount", account);
+    if account.is_empty() {
+        spec.unset("serviceAccountName");
+        spec.unset("serviceAccount");
+    } else {
+        spec.set("serviceAccount", account);
+    }
     spec.set_default("dnsPolicy", "ClusterFirst");
     spec.set_default("restartPolicy", "Always");
     spec.set_missing("securityContext", Value::object());

@@ -184,6 +184,7 @@ pub(super) fn error(status: Status, requested: Revision) -> Error {
         Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented => {
             Error::Refused(Cause::new(status))
         }
+        Code::DeadlineExceeded => Error::TimedOut(Cause::new(status)),
         _ => Error::Unavailable(Cause::new(status)),
     }
 }

@@ -40,7 +40,7 @@ pub(super) static TOKEN_REQUEST_SPEC: Type = Type { package: "k8s.io/api/authent
     Field { name: "audiences", go_name: "Audiences", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "expirationSeconds", go_name: "ExpirationSeconds", go_type: "*int64", kind: Kind::Int64, number: 4, pointer: true, ..FIELD },
     Field { name: "boundObjectRef", go_name: "BoundObjectRef", go_type: "*v1.BoundObjectReference", kind: Kind::Struct(&authentication_v1::BOUND_OBJECT_REFERENCE), number: 3, pointer: true, ..FIELD },
-    Field { name: "attestations", go_name: "Attestations", go_type: "map[string]v1.AttestationValue", kind: Kind::Map(&Kind::String), number: 5, omit_empty: true, ..FIELD },
+    Field { name: "attestations", go_name: "Attestations", go_type: "map[string]v1.AttestationValue", kind: Kind::Map(&Kind::List(&Kind::String)), number: 5, omit_empty: true, ..FIELD },
 ] };
 
 #[rustfmt::skip]

@@ -52,7 +52,40 @@ pub(super) const CREATED: Printer = Printer {
     cells: |it, _| vec![name(it), or(it, &["metadata", "creationTimestamp"], "")],
 };
 
-pub(super) const CREATED_DATE: Printer = CREATED;
+pub(super) const DEFINITIONS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Scope", "Cluster/Namespaced"),
+        text("Versions", "Served versions"),
+        Column { name: "Created At", kind: "date", description: "When it was created.", priority: 0 },
+        wide("Group", "API group"),
+        wide("Kind", "CustomResource kind"),
+        wide("ShortNames", "Short names"),
+        Column { name: "Established", kind: "boolean", description: "Established status", priority: 1 },
+    ],
+    cells: |it, _| {
+        let is = |version: &Value, field: &str| version.get(field).and_then(Value::as_bool) == Some(true);
+        let served = list(it, &["spec", "versions"]).iter().filter(|version| is(version, "served"));
+        let mut versions: Vec<String> = served
+            .map(|version| {
+                let name = version.str_at(&["name"]).unwrap_or_default();
+                if is(version, "storage") { format!("{name}(storage)") } else { name.to_owned() }
+            })
+            .collect();
+        versions.sort();
+        let short_names = list(it, &["spec", "names", "shortNames"]).iter().filter_map(Value::as_str);
+        vec![
+            name(it),
+            or(it, &["spec", "scope"], ""),
+            versions.join(",").into(),
+            or(it, &["metadata", "creationTimestamp"], ""),
+            or(it, &["spec", "group"], ""),
+            or(it, &["spec", "names", "kind"], ""),
+            short_names.collect::<Vec<_>>().join(",").into(),
+            registry::definition_status::is_true(it, "Established").into(),
+        ]
+    },
+};
 
 pub(super) const BINDINGS: Printer = Printer {
     columns: &[

@@ -1,11 +1,11 @@
 //! Deployments, replica sets, stateful and daemon sets, jobs.
 
+use api::age::human_duration;
 use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, NAME, Printer, age, human_duration, int, joined, label_text, list, name, number, or_none, selector_text,
-    since, text, wide,
+    AGE, NAME, Printer, age, int, joined, label_text, list, name, number, or_none, selector_text, since, text, wide,
 };
 
 const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");

@@ -46,6 +46,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
     }
     let target = Target { name: name.clone(), resource: "pods".to_owned(), ..call.target.clone() };
     let pod_call = Call {
+        custom: None,
         server: call.server,
         target: &target,
         resource: pods,

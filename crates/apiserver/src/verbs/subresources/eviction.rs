@@ -92,6 +92,7 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
         ..call.target.clone()
     };
     let budget_call = Call {
+        custom: None,
         server: call.server,
         target: &target,
         resource: budgets,

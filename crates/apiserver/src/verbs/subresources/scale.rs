@@ -3,31 +3,73 @@
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 
-use super::super::Call;
 use super::super::modify::{Done, modify};
-use super::super::update::change;
+use super::super::update::{Tracking, change, check_name};
+use super::super::{Call, apply, ownership};
 use crate::answer::Answer;
+use crate::apply::{Element, Single, Write, to_parent, to_scale};
+use crate::chance;
 use crate::metadata;
+use crate::negotiation::Form;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::tables;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
-        Some(object) => Ok(Answer::json(200, &scale_of(&object.decode()))),
+        Some(object) => {
+            let scale = scale_of(call, &call.decode(&object))?;
+            let is_table = call.accepted.form == Form::Table;
+            Ok(Answer::json(200, &if is_table { tables::of_scale(call, scale) } else { scale }))
+        }
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }
 
-/// The Scale of a workload.
-fn scale_of(object: &Value) -> Value {
+/// The Scale of a workload, or of a custom resource that says where its numbers are.
+fn scale_of(call: &Call<'_>, object: &Value) -> Result<Value> {
+    let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+    match custom {
+        Some(scale) => custom_scale(scale, object),
+        None => Ok(workload_scale(object)),
+    }
+}
+
+fn metadata_of(object: &Value) -> Object {
     let mut metadata = Object::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.at(&["metadata", field]) {
             metadata.insert(field, value.clone());
         }
     }
+    metadata
+}
+
+fn custom_scale(scale: &registry::custom_resource::Scale, object: &Value) -> Result<Value> {
+    let missing = || {
+        let path = api::go_text::quote(&scale.spec_replicas);
+        Failure::internal(format!("the spec replicas field {path} does not exist"))
+    };
+    let replicas = scale.wanted(object).map_err(Failure::internal)?.ok_or_else(missing)?;
+    let mut spec = Object::new();
+    if replicas != 0 {
+        spec.insert("replicas", replicas);
+    }
+    let mut status = Object::new();
+    status.insert("replicas", scale.actual(object).map_err(Failure::internal)?.unwrap_or_default());
+    if let Some(selector) = scale.selector(object).map_err(Failure::internal)?.filter(|it| !it.is_empty()) {
+        status.insert("selector", selector);
+    }
+    let metadata = metadata_of(object);
+    Ok(api::json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status
+    }))
+}
+
+fn workload_scale(object: &Value) -> Value {
+    let metadata = metadata_of(object);
     let number = |path: &[&str]| object.at(path).and_then(Value::as_i64).unwrap_or_default();
     let mut spec = Object::new();
     if number(&["spec", "replicas"]) != 0 {
@@ -50,29 +92,41 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Scale")?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
     let (scale, warnings) = decode(payload, validation)?;
-    set(call, |_| Ok(scale.clone())).await.map(|answer| answer.with_warnings(warnings))
+    let manager = ownership::manager(call);
+    set(call, |old, now| Ok(updated(&manager, now, old, scale.clone())))
+        .await
+        .map(|answer| answer.with_warnings(warnings))
 }
 
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
     let kind = PatchType::from_headers(call.headers)?;
-    set(call, |old| {
+    let manager = ownership::manager(call);
+    if kind == PatchType::Apply {
+        let (config, complaints) = apply::read_request(call)?;
+        let force = call.query.flag("force");
+        let answer = set(call, |old, now| {
+            let applied = write(&manager, now).apply(old, &config, force).map_err(apply::refused)?;
+            let scale = applied.object.unwrap_or_else(|| old.clone());
+            check_name(call, &scale)?;
+            Ok((
+                decode(Payload { value: scale, duplicates: Vec::new() }, FieldValidation::Ignore)?.0,
+                applied.managed_fields,
+            ))
+        });
+        return Ok(answer.await?.with_warnings(complaints));
+    }
+    set(call, |old, now| {
         let patched = match kind {
             PatchType::Json => json_patch(old, &call.body)?,
             PatchType::Merge => merge_patch(old, &call.body)?,
-            PatchType::Strategic => {
+            PatchType::Strategic | PatchType::Apply => {
                 let of = api::types::by_kind("autoscaling", "v1", "Scale");
                 let of = of.ok_or_else(|| Failure::internal("Scale has no type"))?;
                 strategic_merge_patch(old, &call.body, of)?.0
             }
-            PatchType::Apply => {
-                return Err(Failure::unsupported_media_type(&[
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                    "application/strategic-merge-patch+json",
-                ]));
-            }
         };
-        Ok(decode(Payload { value: patched, duplicates: Vec::new() }, FieldValidation::Ignore)?.0)
+        let scale = decode(Payload { value: patched, duplicates: Vec::new() }, FieldValidation::Ignore)?.0;
+        Ok(updated(&manager, now, old, scale))
     })
     .await
 }
@@ -84,10 +138,44 @@ fn decode(payload: Payload, validation: FieldValidation) -> Result<(Value, Vec<S
     Ok((decoded.object, warnings))
 }
 
-async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> Result<Answer> {
+/// A Scale and who owns its fields.
+type Owned = (Value, Option<Value>);
+
+/// Who owns what after an ordinary write.
+fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> Owned {
+    let managed_fields = write(manager, now).update(old, &scale);
+    (scale, managed_fields)
+}
+
+fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
+    static VERSIONS: Single = Single::new("Scale");
+    let (api_version, kind, subresource) = ("autoscaling/v1", "Scale", "scale");
+    Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
+}
+
+/// The field that holds the number of replicas in a version; none if the version is not known.
+fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
+    let is_it = |version: &str| call.resource.api_version(version) == api_version;
+    let Some(custom) = &call.custom else {
+        return call.resource.versions.iter().any(|it| is_it(it)).then(|| vec!["spec".into(), "replicas".into()]);
+    };
+    let (_, meaning) = custom.all().iter().find(|(version, _)| is_it(version))?;
+    let path = meaning.scale().map_or("", |scale| &scale.spec_replicas);
+    Some(path.split('.').filter(|it| !it.is_empty()).map(Element::from).collect())
+}
+
+/// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
+async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
+    let now = chance::now().to_string();
+    let replicas_in = |version: &str| replicas_in(call, version);
     let done = modify(call, dry_run, |old| {
-        let scale = new(&scale_of(old))?;
+        let entries = old.at(&["metadata", "managedFields"]);
+        let mut old_scale = scale_of(call, old)?;
+        if let Some(entries) = to_scale(entries, &replicas_in) {
+            metadata::set(&mut old_scale, "managedFields", entries);
+        }
+        let (scale, managed_fields) = new(&old_scale, &now)?;
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));
@@ -100,14 +188,22 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value) -> Result<Value>) -> R
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut object = old.clone();
-        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+        if let Some(scale) = custom {
+            scale.set_wanted(&mut object, replicas).map_err(Failure::internal)?;
+        } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas", replicas);
         }
-        change(call, object, old, "")
+        let api_version = call.resource.api_version(&call.target.version);
+        match to_parent(entries, managed_fields.as_ref(), &api_version, &replicas_in) {
+            Some(entries) => metadata::set(&mut object, "managedFields", entries),
+            None => metadata::remove(&mut object, "managedFields"),
+        }
+        change(call, object, old, "", Tracking::Done)
     })
     .await?;
     Ok(match done {
-        Done::Stored(object) => Answer::json(200, &scale_of(&object.decode())),
-        Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(&value)),
+        Done::Stored(object) => Answer::json(200, &scale_of(call, &call.decode(&object))?),
+        Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(call, &value)?),
     })
 }

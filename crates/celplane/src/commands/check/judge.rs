@@ -1,5 +1,7 @@
 //! What is wrong with the objects of a file.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use api::features::Features;
 use api::field::{ErrorType, Errors, Path};
 use api::json::{Position, Value};
@@ -20,6 +22,20 @@ pub(super) struct Judge {
     environments: Environments,
     with_costs: bool,
 }
+
+/// How far the work has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Files that are done.
+    pub(super) files: AtomicUsize,
+    /// Objects that were found so far,
+    pub(super) found: AtomicUsize,
+    /// and judged.
+    pub(super) judged: AtomicUsize,
+}
+
+/// Fewer objects of a file are not worth more threads.
+const OBJECTS_MIN: usize = 64;
 
 /// What was found in a file.
 #[derive(Debug)]
@@ -67,8 +83,8 @@ impl Judge {
         Ok(Judge { features, environments: Environments::new()?, with_costs })
     }
 
-    /// Reads a file and judges its objects.
-    pub(super) fn file(&self, source: &Source) -> FileReport {
+    /// Reads a file and judges its objects, on so many threads.
+    pub(super) fn file(&self, source: &Source, threads: usize, progress: &Progress) -> FileReport {
         let manifests = match source.read() {
             Ok(manifests) => manifests,
             Err(error) => {
@@ -79,10 +95,35 @@ impl Judge {
                 return FileReport { name, unreadable: Some((None, format!("{error:#}"))), objects: Vec::new() };
             }
         };
-        let objects = manifests.objects.iter().map(|manifest| self.object(&manifests, manifest)).collect();
+        let objects = self.objects(&manifests, threads, progress);
         let error = manifests.error.as_ref();
         let unreadable = error.map(|error| (Some(manifests.position(error.offset)), error.message.clone()));
         FileReport { name: manifests.name, unreadable, objects }
+    }
+
+    /// Judges all objects of a file; the reports come in their order.
+    fn objects(&self, file: &Manifests, threads: usize, progress: &Progress) -> Vec<ObjectReport> {
+        progress.found.fetch_add(file.objects.len(), Ordering::Relaxed);
+        let judge = |objects: &[Manifest]| -> Vec<ObjectReport> {
+            let one = |manifest: &Manifest| {
+                let report = self.object(file, manifest);
+                progress.judged.fetch_add(1, Ordering::Relaxed);
+                report
+            };
+            objects.iter().map(one).collect()
+        };
+        if threads < 2 || file.objects.len() < OBJECTS_MIN {
+            return judge(&file.objects);
+        }
+        let part = file.objects.len().div_ceil(threads);
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = file.objects.chunks(part).map(|objects| scope.spawn(|| judge(objects))).collect();
+            // A panic of a part is ours.
+            let join = |part: std::thread::ScopedJoinHandle<'_, Vec<ObjectReport>>| {
+                part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            parts.into_iter().flat_map(join).collect()
+        })
     }
 
     fn object(&self, file: &Manifests, manifest: &Manifest) -> ObjectReport {

@@ -13,7 +13,7 @@ use crate::core::resource_names::{is_huge_page, is_overcommit_allowed, is_pod_le
 use crate::document::{Edit, Read, same};
 use crate::strategy::Context;
 
-pub(super) fn create(pod: &mut Value, _: &Context<'_>) {
+pub(super) fn create(pod: &mut Value, context: &Context<'_>) {
     pod.make("metadata").set("generation", 1_i64);
     pod.set("status", api::json!({"phase": "Pending"}));
     drop_disabled_fields(pod.make("spec"), None);
@@ -23,6 +23,7 @@ pub(super) fn create(pod: &mut Value, _: &Context<'_>) {
             vec![api::json!({
                 "type": "PodScheduled",
                 "status": "False",
+                "lastTransitionTime": (context.now),
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates"
             })],

@@ -1,0 +1,94 @@
+//! Objects in protobuf: the form in which some clients send what others send as JSON.
+//!
+//! Driven by the table of types, in both directions: [`read()`] gives the JSON document that the JSON path would have
+//! read, which [`decode`](super::decode) brings into its normal form; [`write()`] takes a document in normal form. An
+//! object travels in an [`Envelope`] that names its kind. Follows Kubernetes' `runtime.Unknown`, the code that
+//! gogo/protobuf generates for the types, and its error texts.
+
+mod read;
+mod wire;
+mod write;
+
+pub use read::read;
+pub use write::{write, write_envelope};
+
+use wire::Wire;
+
+/// What stands in front of every envelope.
+pub const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// Why bytes are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtobufError {
+    /// The bytes are broken; the text is gogo/protobuf's.
+    #[error("{0}")]
+    Malformed(String),
+    /// The bytes may be right, but this field cannot be read from protobuf here.
+    #[error("field `{0}` cannot be read from protobuf")]
+    Unsupported(&'static str),
+}
+
+impl ProtobufError {
+    fn malformed(text: impl Into<String>) -> Self {
+        Self::Malformed(text.into())
+    }
+}
+
+/// An object that is not decoded yet, and what it says to be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Envelope<'a> {
+    /// Group and version, may be empty.
+    pub api_version: String,
+    /// The kind, may be empty.
+    pub kind: String,
+    /// The object's message.
+    pub raw: &'a [u8],
+    /// How `raw` is encoded; empty for protobuf as it is.
+    pub content_encoding: String,
+    /// What `raw` is; empty for protobuf.
+    pub content_type: String,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope, the magic bytes included.
+    ///
+    /// # Errors
+    /// [`ProtobufError::Malformed`] with Kubernetes' text.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
+        if bytes.is_empty() {
+            return Err(ProtobufError::malformed("empty data"));
+        }
+        let Some(message) = bytes.strip_prefix(MAGIC) else {
+            let text = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+            return Err(ProtobufError::malformed(text));
+        };
+        if message.is_empty() {
+            return Err(ProtobufError::malformed("empty body"));
+        }
+        let mut envelope = Self::default();
+        let mut wire = Wire::new(message);
+        while let Some(tag) = wire.tag("Unknown")? {
+            match tag.number {
+                1 => envelope.read_type(wire.message(tag, "TypeMeta")?)?,
+                2 => envelope.raw = wire.message(tag, "Raw")?,
+                3 => envelope.content_encoding = wire.text(tag, "ContentEncoding")?,
+                4 => envelope.content_type = wire.text(tag, "ContentType")?,
+                _ => wire.skip(tag)?,
+            }
+        }
+        Ok(envelope)
+    }
+
+    fn read_type(&mut self, message: &[u8]) -> Result<(), ProtobufError> {
+        let mut wire = Wire::new(message);
+        while let Some(tag) = wire.tag("TypeMeta")? {
+            match tag.number {
+                1 => self.api_version = wire.text(tag, "APIVersion")?,
+                2 => self.kind = wire.text(tag, "Kind")?,
+                _ => wire.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Forgetting history: one of all servers on a store does it, at an interval.
+//!
+//! Each server tries to write a key that all share. Who succeeds forgets what was old at its last turn; the others see
+//! that it was done and wait for the next turn. Follows Kubernetes' `storage/etcd3/compact.go`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::{Error, Outcome, Revision, Store, Write};
+use tracing::{info, warn};
+
+use crate::server::Stopping;
+
+/// What all servers write to. It is no object, but lies among them: so their watch caches see that the store moved on.
+const KEY: &str = "/registry/compact_rev_key";
+
+/// The turns of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    /// The last turn of anyone that this server knows of.
+    turn: Option<Revision>,
+    /// Where the store stood then.
+    seen: Revision,
+}
+
+impl Compactor {
+    /// Takes a turn; the revision up to which this server has made the store forget, if it was the one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn take_turn(&mut self, store: &dyn Store) -> Result<Option<Revision>, Error> {
+        let now = store.current_revision().await?;
+        let value = now.to_string();
+        let write = match self.turn {
+            Some(turn) => Write::update(KEY, turn, value),
+            None => Write::create(KEY, value),
+        };
+        let old = std::mem::replace(&mut self.seen, now);
+        match store.write(write).await? {
+            Outcome::Conflict { current } => {
+                self.turn = current.map(|entry| entry.revision);
+                Ok(None)
+            }
+            Outcome::Done { revision } => {
+                self.turn = Some(revision);
+                if old == 0 {
+                    return Ok(None);
+                }
+                store.compact(old).await?;
+                Ok(Some(old))
+            }
+        }
+    }
+}
+
+/// Takes turns until the server stops.
+pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration, mut stopping: Stopping) {
+    let mut compactor = Compactor::default();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = stopping.stopped() => return,
+        }
+        match compactor.take_turn(&*store).await {
+            Ok(Some(revision)) => info!(revision, "Compacted store"),
+            Ok(None) => {}
+            Err(Error::Closed) => return,
+            Err(error) => warn!(err = %error, "Could not compact store"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Embedded, ListOptions, Options};
+
+    #[tokio::test]
+    async fn one_of_several_compacts_up_to_where_the_store_stood_at_its_last_turn() {
+        let store = Embedded::in_memory(Options::default()).unwrap();
+        let (mut first, mut second) = (Compactor::default(), Compactor::default());
+        let mut versions = Vec::new();
+        let mut done = Vec::new();
+        for turn in 0..6 {
+            let outcome = store.write(Write::create(format!("/registry/a{turn}"), "x")).await.unwrap();
+            let Outcome::Done { revision } = outcome else { panic!("{outcome:?}") };
+            versions.push(revision);
+            // Who comes first differs.
+            let (left, right) = if turn % 2 == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
+            let left = left.take_turn(&store).await.unwrap();
+            let right = right.take_turn(&store).await.unwrap();
+            assert!(left.is_none() || right.is_none(), "turn {turn}: {left:?} {right:?}");
+            done.extend(left.or(right));
+        }
+        assert!(done.len() >= 3 && done.is_sorted(), "{done:?}");
+        let last = *done.last().unwrap();
+        let at = |revision| ListOptions { revision: Some(revision), ..ListOptions::default() };
+        assert!(matches!(store.list("/", at(last - 1)).await, Err(Error::Compacted { .. })));
+        assert!(store.list("/", at(last)).await.is_ok());
+        assert!(last < *versions.last().unwrap() + 2, "the newest history stays");
+    }
+}

@@ -1,0 +1,299 @@
+//! Service accounts as users: the tokens that they are given, and what makes a token good.
+//!
+//! A token is good while its account exists and, if it is bound to a pod, secret or node, while that exists too.
+//! Follows Kubernetes' `pkg/serviceaccount` (`claims.go`, `jwt.go`), with its claims and texts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use api::go_text::quote;
+use api::json;
+use api::json::Value;
+use api::time::Timestamp;
+
+use super::User;
+use super::jwt::{self, TokenError};
+use super::keys::KeyRing;
+use crate::cache::Cache;
+use crate::chance;
+use crate::metadata;
+use crate::resources;
+
+/// Clocks may differ by so much.
+const LEEWAY_SECONDS: i64 = 60;
+
+/// So many verified tokens are remembered, because verifying costs more than most requests.
+const REMEMBERED_MAX: usize = 4096;
+
+const USER_PREFIX: &str = "system:serviceaccount:";
+
+/// An object that a token is bound to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Reference {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// What a token says beside its account.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Bound {
+    pub(crate) pod: Option<Reference>,
+    pub(crate) secret: Option<Reference>,
+    pub(crate) node: Option<Reference>,
+}
+
+/// For how long a token is good.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lifetime {
+    pub(crate) seconds: i64,
+    /// After this long its use is worth a warning.
+    pub(crate) warn_after_seconds: Option<i64>,
+}
+
+/// Who a token is, and which of the wanted audiences it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verified {
+    pub(crate) user: User,
+    pub(crate) audiences: Vec<String>,
+}
+
+/// Why a token is not good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// In Kubernetes' words.
+    pub(crate) message: String,
+    /// Whether that was decided by objects that the cache knows, or does not know yet.
+    pub(crate) by_objects: bool,
+}
+
+impl Refused {
+    pub(crate) fn for_good(message: impl Into<String>) -> Self {
+        Self { message: message.into(), by_objects: false }
+    }
+}
+
+/// Issues and checks tokens.
+pub(crate) struct ServiceAccounts {
+    cache: Arc<Cache>,
+    issuer: String,
+    audiences: Vec<String>,
+    keys: RwLock<Arc<KeyRing>>,
+    /// Claims whose signature has been verified.
+    remembered: Mutex<HashMap<Box<str>, Arc<Value>>>,
+}
+
+impl ServiceAccounts {
+    /// Tokens are issued by `issuer`; for `audiences` they are good here.
+    pub(crate) fn new(cache: Arc<Cache>, issuer: &str, audiences: &[String], keys: KeyRing) -> Self {
+        let audiences = if audiences.is_empty() { vec![issuer.to_owned()] } else { audiences.to_vec() };
+        let (issuer, keys) = (issuer.to_owned(), RwLock::new(Arc::new(keys)));
+        Self { cache, issuer, audiences, keys, remembered: Mutex::default() }
+    }
+
+    /// Replaces the keys.
+    pub(crate) fn set_keys(&self, keys: KeyRing) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(crate) fn keys(&self) -> Arc<KeyRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whom the server itself counts as.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+
+    pub(crate) fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// A new token for an account.
+    pub(crate) fn issue(
+        &self,
+        account: &Value,
+        bound: &Bound,
+        audiences: &[String],
+        now: Timestamp,
+        lifetime: Lifetime,
+    ) -> Option<String> {
+        let (namespace, name) = (metadata::text(account, "namespace"), metadata::text(account, "name"));
+        let reference = |it: &Reference| json!({"name": (it.name.as_str()), "uid": (it.uid.as_str())});
+        let mut kubernetes = json!({
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": (metadata::text(account, "uid"))}
+        });
+        if let Some(fields) = kubernetes.as_object_mut() {
+            for (field, bound) in [("pod", &bound.pod), ("secret", &bound.secret), ("node", &bound.node)] {
+                if let Some(bound) = bound {
+                    fields.insert(field, reference(bound));
+                }
+            }
+            if let Some(seconds) = lifetime.warn_after_seconds {
+                fields.insert("warnafter", now.seconds.saturating_add(seconds));
+            }
+        }
+        let audiences: Vec<Value> = audiences.iter().map(|it| it.as_str().into()).collect();
+        let claims = json!({
+            "aud": (Value::Array(audiences)),
+            "exp": (now.seconds.saturating_add(lifetime.seconds)),
+            "iat": (now.seconds),
+            "iss": (self.issuer.as_str()),
+            "jti": (chance::uid()),
+            "kubernetes.io": kubernetes,
+            "nbf": (now.seconds),
+            "sub": (format!("{USER_PREFIX}{namespace}:{name}"))
+        });
+        jwt::sign(self.keys().signing(), &claims)
+    }
+
+    /// Who a token is. `None` if it is not one of ours.
+    ///
+    /// # Errors
+    /// Why one of ours is not good (any more).
+    pub(crate) fn verify(&self, token: &str, wanted: &[String], now: Timestamp) -> Result<Option<Verified>, Refused> {
+        let claims = match self.claims(token) {
+            Ok(claims) => claims,
+            Err(TokenError::NotOurs) => return Ok(None),
+            Err(error) => return Err(Refused::for_good(error.to_string())),
+        };
+        let audiences = audiences_of(&claims);
+        let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
+        if fitting.is_empty() {
+            let list = |list: &[String]| list.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" ");
+            let (given, wanted) = (list(&audiences), list(wanted));
+            let message = format!("token audiences [{given}] is invalid for the target audiences [{wanted}]");
+            return Err(Refused::for_good(message));
+        }
+        check_times(&claims, now).map_err(Refused::for_good)?;
+        let user = self.user(&claims, now).map_err(|message| Refused { message, by_objects: true })?;
+        Ok(Some(Verified { user, audiences: fitting }))
+    }
+
+    /// The claims of a token whose signature holds.
+    fn claims(&self, token: &str) -> Result<Arc<Value>, TokenError> {
+        let lock = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(claims) = lock().get(token) {
+            return Ok(claims.clone());
+        }
+        let claims = Arc::new(jwt::verify(&self.keys(), &self.issuer, token)?);
+        let mut remembered = lock();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(token.into(), claims.clone());
+        Ok(claims)
+    }
+
+    fn user(&self, claims: &Value, now: Timestamp) -> Result<User, String> {
+        let invalidated = || "service account token has been invalidated".to_owned();
+        let at = |path: &[&str]| claims.get("kubernetes.io").and_then(|it| it.str_at(path)).unwrap_or_default();
+        let reference = |kind: &str| {
+            let given = claims.at(&["kubernetes.io", kind]).is_some_and(|it| !it.is_null());
+            given.then(|| Reference { name: at(&[kind, "name"]).to_owned(), uid: at(&[kind, "uid"]).to_owned() })
+        };
+        let (namespace, name) = (at(&["namespace"]), at(&["serviceaccount", "name"]));
+        if claims.str_at(&["sub"]) != Some(format!("{USER_PREFIX}{namespace}:{name}").as_str()) {
+            return Err("sub claim is invalid".to_owned());
+        }
+        let Some(account) = self.object("serviceaccounts", namespace, name) else {
+            return Err(format!("serviceaccounts {} not found", quote(name)));
+        };
+        let (uid, claimed) = (metadata::text(&account, "uid"), at(&["serviceaccount", "uid"]));
+        if uid != claimed {
+            return Err(format!("service account UID ({uid}) does not match claim ({claimed})"));
+        }
+        if is_long_deleted(&account, now) {
+            return Err(format!("service account {namespace}/{name} has been deleted"));
+        }
+        let (pod, node) = (reference("pod"), reference("node"));
+        let checked = [
+            ("secret", "secrets", namespace, reference("secret")),
+            ("pod", "pods", namespace, pod.clone()),
+            // With a pod, the node is only told.
+            ("node", "nodes", "", node.clone().filter(|_| pod.is_none())),
+        ];
+        for (kind, plural, namespace, bound) in checked {
+            let Some(bound) = bound else { continue };
+            let object = self.object(plural, namespace, &bound.name).ok_or_else(invalidated)?;
+            let uid = metadata::text(&object, "uid");
+            if uid != bound.uid {
+                return Err(format!(
+                    "{kind} UID ({uid}) does not match service account {kind} ref claim ({})",
+                    bound.uid
+                ));
+            }
+            if is_long_deleted(&object, now) {
+                return Err(invalidated());
+            }
+        }
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut tell = |key: &str, value: &str| {
+            if !value.is_empty() {
+                extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
+            }
+        };
+        if let Some(pod) = &pod {
+            tell("pod-name", &pod.name);
+            tell("pod-uid", &pod.uid);
+        }
+        if let Some(node) = &node {
+            tell("node-name", &node.name);
+            tell("node-uid", &node.uid);
+        }
+        if let Some(id) = claims.str_at(&["jti"]).filter(|id| !id.is_empty()) {
+            tell("credential-id", &format!("JTI={id}"));
+        }
+        Ok(User { uid: uid.to_owned(), extra, ..account_user(namespace, name) })
+    }
+
+    fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = resources::find("", "v1", plural)?;
+        self.cache.resource(&resource.prefix()).get(&resource.key(namespace, name)).map(|object| object.decode())
+    }
+}
+
+/// The user that an account is.
+pub(crate) fn account_user(namespace: &str, name: &str) -> User {
+    let of_namespace = format!("system:serviceaccounts:{namespace}");
+    User::authenticated(format!("{USER_PREFIX}{namespace}:{name}"), &["system:serviceaccounts", &of_namespace])
+}
+
+/// Namespace and name of the account that a user is, if it is one.
+pub(crate) fn split_user(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;
+    let fits = api::names::is_dns_label(namespace) && api::names::is_dns_subdomain(name);
+    fits.then_some((namespace, name))
+}
+
+fn audiences_of(claims: &Value) -> Vec<String> {
+    match claims.get("aud") {
+        Some(Value::String(one)) => vec![one.to_string()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn check_times(claims: &Value, now: Timestamp) -> Result<(), String> {
+    let time = |field: &str| claims.get(field).and_then(Value::as_i64);
+    let earliest = now.seconds.saturating_sub(LEEWAY_SECONDS);
+    let latest = now.seconds.saturating_add(LEEWAY_SECONDS);
+    if time("nbf").is_some_and(|time| time > latest) {
+        return Err("service account token is not valid yet".to_owned());
+    }
+    // One without an end is none of ours.
+    if time("exp").is_none_or(|time| time < earliest) {
+        return Err("service account token has expired".to_owned());
+    }
+    if time("iat").is_some_and(|time| time > latest) {
+        return Err("service account token is issued in the future".to_owned());
+    }
+    Ok(())
+}
+
+fn is_long_deleted(object: &Value, now: Timestamp) -> bool {
+    let deleted = object.str_at(&["metadata", "deletionTimestamp"]);
+    let deleted = deleted.and_then(|text| Timestamp::parse(text).ok());
+    deleted.is_some_and(|deleted| deleted.seconds < now.seconds.saturating_sub(LEEWAY_SECONDS))
+}

@@ -1,0 +1,220 @@
+//! Reviews: questions about users, tokens and rights that are asked as if an object were created. Nothing is stored.
+
+use api::field::{Errors, Path};
+use api::json;
+use api::json::{Object, Value};
+
+use super::{Call, ownership};
+use crate::answer::Answer;
+use crate::authorization::{Request, Rule};
+use crate::chance;
+use crate::identity::User;
+use crate::metadata;
+use crate::payload::{self, FieldValidation};
+use crate::request::Target;
+use crate::status::{Failure, Result};
+
+/// Whether objects of this resource are questions.
+pub(super) fn is_review(group: &str) -> bool {
+    matches!(group, "authentication.k8s.io" | "authorization.k8s.io")
+}
+
+/// Answers a question.
+pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
+    if !call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
+        return Err(Failure::method_not_allowed());
+    }
+    call.is_dry_run()?;
+    let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
+    let (kind, version) = (call.resource.kind, call.target.version.as_str());
+    let payload = payload::read(call.headers, &call.body, kind)?;
+    let decoded = payload::decode(call.resource, version, payload)?;
+    let warnings = payload::check_fields(validation, kind, version, decoded.complaints)?;
+    let mut review = decoded.object;
+    super::create::check_namespace(call, &mut review)?;
+    let mut managed_fields = ownership::create(call, &review);
+    metadata::remove(&mut review, "managedFields");
+    let status = match kind {
+        "TokenReview" => token_review(call, &review).await?,
+        "SelfSubjectReview" => {
+            managed_fields = None;
+            review = json!({"metadata": {"creationTimestamp": (chance::now().to_string())}});
+            json!({"userInfo": (call.user.to_value())})
+        }
+        "SelfSubjectRulesReview" => {
+            let namespace = review.str_at(&["spec", "namespace"]).unwrap_or_default().to_owned();
+            if namespace.is_empty() {
+                return Err(Failure::bad_request("no namespace on request"));
+            }
+            call.server.catch_up().await;
+            managed_fields = None;
+            review = Value::object();
+            rules_status(&call.server.authorizer.rules_of(call.user, &namespace))
+        }
+        _ => access_review(call, &review).await?,
+    };
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(&mut review, "managedFields", managed_fields);
+    }
+    if let Some(fields) = review.as_object_mut() {
+        fields.insert("kind", kind);
+        fields.insert("apiVersion", call.resource.api_version(version));
+        fields.insert("status", status);
+    }
+    let normal = call.resource.object_type(version).and_then(|of| api::types::decode(of, &review).ok());
+    let review = normal.map_or(review, |normal| normal.value);
+    Ok(Answer::json(201, &review).with_warnings(warnings))
+}
+
+async fn token_review(call: &Call<'_>, review: &Value) -> Result<Value> {
+    let token = review.str_at(&["spec", "token"]).unwrap_or_default();
+    if token.is_empty() {
+        return Err(Failure::bad_request("token is required for TokenReview in authentication"));
+    }
+    let authenticator = &call.server.authenticator;
+    let mut wanted = texts(review.at(&["spec", "audiences"]));
+    if wanted.is_empty() {
+        wanted = authenticator.service_accounts.audiences().to_vec();
+    }
+    let mut verified = authenticator.verify(token, &wanted);
+    if verified.as_ref().is_err_and(|refused| refused.by_objects) {
+        call.server.catch_up().await;
+        verified = authenticator.verify(token, &wanted);
+    }
+    Ok(match verified {
+        Ok(verified) => {
+            let audiences = verified.audiences.iter().map(|it| it.as_str().into()).collect();
+            json!({
+                "authenticated": true, "user": (verified.user.to_value()), "audiences": (Value::Array(audiences))
+            })
+        }
+        Err(refused) => json!({"error": (refused.message)}),
+    })
+}
+
+/// What the three kinds of access reviews ask.
+async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
+    let errors = validate(call, review);
+    if !errors.is_empty() {
+        // Kubernetes has dropped the kind by now.
+        return Err(Failure::invalid(call.resource.group, "", "", &errors));
+    }
+    let spec = review.get("spec");
+    let at = |path: &[&str]| spec.and_then(|spec| spec.str_at(path)).unwrap_or_default();
+    let asked_for = if call.resource.kind == "SelfSubjectAccessReview" {
+        call.user.clone()
+    } else {
+        let extra = spec.and_then(|spec| spec.get("extra")).and_then(Value::as_object);
+        let extra = extra.into_iter().flat_map(Object::iter);
+        User {
+            name: at(&["user"]).to_owned(),
+            uid: at(&["uid"]).to_owned(),
+            groups: texts(spec.and_then(|spec| spec.get("groups"))),
+            extra: extra.map(|(key, values)| (key.to_lowercase(), texts(Some(values)))).collect(),
+        }
+    };
+    let target = Target {
+        verb: None,
+        group: at(&["resourceAttributes", "group"]).to_owned(),
+        version: at(&["resourceAttributes", "version"]).to_owned(),
+        resource: at(&["resourceAttributes", "resource"]).to_owned(),
+        namespace: at(&["resourceAttributes", "namespace"]).to_owned(),
+        name: at(&["resourceAttributes", "name"]).to_owned(),
+        subresource: at(&["resourceAttributes", "subresource"]).to_owned(),
+    };
+    let request = if spec.and_then(|spec| spec.get("resourceAttributes")).is_some() {
+        Request::Resource { verb: at(&["resourceAttributes", "verb"]), target: &target }
+    } else {
+        Request::Path { verb: at(&["nonResourceAttributes", "verb"]), path: at(&["nonResourceAttributes", "path"]) }
+    };
+    let mut reason = call.server.authorizer.reason(&asked_for, request);
+    if reason.is_none() {
+        call.server.catch_up().await;
+        reason = call.server.authorizer.reason(&asked_for, request);
+    }
+    Ok(match reason {
+        Some(reason) => json!({"allowed": true, "reason": reason}),
+        None => json!({"allowed": false}),
+    })
+}
+
+fn validate(call: &Call<'_>, review: &Value) -> Errors {
+    const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    let mut errors = Errors::new();
+    let spec = Path::new("spec");
+    let given = |field: &str| review.at(&["spec", field]).filter(|value| !value.is_null());
+    let (of_resource, of_path) = (given("resourceAttributes"), given("nonResourceAttributes"));
+    if of_resource.is_some() == of_path.is_some() {
+        errors.invalid(spec, of_path.cloned().unwrap_or_default(), EXACTLY_ONE);
+    }
+    let is_self = call.resource.kind == "SelfSubjectAccessReview";
+    let names_user = !review.str_at(&["spec", "user"]).unwrap_or_default().is_empty();
+    if !is_self && !names_user && texts(review.at(&["spec", "groups"])).is_empty() {
+        errors.invalid(spec.child("user"), "", "at least one of user or group must be specified");
+    }
+    if let Some(attributes) = of_resource {
+        for selector in ["fieldSelector", "labelSelector"] {
+            validate_selector(attributes, selector, &mut errors);
+        }
+    }
+    let is_local = call.resource.kind == "LocalSubjectAccessReview";
+    let mut metadata = review.get("metadata").cloned().unwrap_or_default();
+    if let (true, Some(fields)) = (is_local, metadata.as_object_mut()) {
+        fields.remove("namespace");
+    }
+    if metadata.as_object().is_some_and(|fields| !fields.is_empty()) {
+        let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.invalid(Path::new("metadata"), review.get("metadata").cloned().unwrap_or_default(), detail);
+    }
+    if is_local {
+        let namespace = of_resource.map(|it| it.str_at(&["namespace"]).unwrap_or_default());
+        if let Some(namespace) = namespace.filter(|namespace| *namespace != metadata::text(review, "namespace")) {
+            errors.invalid(Path::new("spec.resourceAttributes.namespace"), namespace, "must match metadata.namespace");
+        }
+        if let Some(attributes) = of_path {
+            let at = Path::new("spec.nonResourceAttributes");
+            errors.invalid(at, attributes.clone(), "disallowed on this kind of request");
+        }
+    }
+    errors
+}
+
+fn validate_selector(attributes: &Value, name: &str, errors: &mut Errors) {
+    let Some(selector) = attributes.get(name).filter(|it| !it.is_null()) else { return };
+    let attributes_path = Path::new("spec.resourceAttributes");
+    let at = attributes_path.child(name);
+    let raw = selector.str_at(&["rawSelector"]).unwrap_or_default();
+    let requirements = selector.get("requirements").and_then(Value::as_array).unwrap_or_default();
+    if !raw.is_empty() && !requirements.is_empty() {
+        errors.invalid(at.child("rawSelector"), raw, "may not specified at the same time as requirements");
+    }
+    if raw.is_empty() && requirements.is_empty() {
+        let detail =
+            format!("when spec.resourceAttributes.{name} is specified, requirements or rawSelector is required");
+        errors.required(at.child("requirements"), detail);
+    }
+}
+
+fn rules_status(rules: &[Rule]) -> Value {
+    let list = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
+    let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
+    for rule in rules {
+        if !rule.resources.is_empty() {
+            of_resources.push(json!({
+                "verbs": (list(&rule.verbs)), "apiGroups": (list(&rule.groups)), "resources": (list(&rule.resources)),
+                "resourceNames": (list(&rule.names))
+            }));
+        }
+        if !rule.paths.is_empty() {
+            of_paths.push(json!({"verbs": (list(&rule.verbs)), "nonResourceURLs": (list(&rule.paths))}));
+        }
+    }
+    json!({
+        "resourceRules": (Value::Array(of_resources)), "nonResourceRules": (Value::Array(of_paths)), "incomplete": false
+    })
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let list = value.and_then(Value::as_array).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}

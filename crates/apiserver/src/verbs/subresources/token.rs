@@ -1,0 +1,200 @@
+//! Tokens for service accounts, good for a time and, if they are bound, while an object exists.
+//!
+//! Follows Kubernetes' `registry/core/serviceaccount/storage/token.go`.
+
+use api::field::{Errors, Path};
+use api::json;
+use api::json::Value;
+
+use super::super::ownership;
+use super::Call;
+use crate::answer::Answer;
+use crate::apply::{Single, Versions as _, Write};
+use crate::chance;
+use crate::identity::service_accounts::{Bound, Lifetime, Reference};
+use crate::metadata;
+use crate::payload::{self, FieldValidation};
+use crate::resources;
+use crate::status::{Failure, Result};
+
+const GROUP: &str = "authentication.k8s.io";
+const KIND: &str = "TokenRequest";
+
+const DEFAULT_SECONDS: i64 = 3600;
+const SECONDS_MIN: i64 = 600;
+const SECONDS_MAX: i64 = 1 << 32;
+/// What the kubelet asks for on behalf of old clients that do not read a token again,
+const WARN_SECONDS: i64 = 3607;
+/// and what it gets.
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
+
+pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
+    call.is_dry_run()?;
+    let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
+    let payload = payload::read(call.headers, &call.body, KIND)?;
+    let of = api::types::by_kind(GROUP, "v1", KIND);
+    let decoded = payload::decode_kind(GROUP, "v1", KIND, of, payload)?;
+    let mut warnings = payload::check_fields(validation, KIND, "v1", decoded.complaints)?;
+    let mut request = decoded.object;
+    let (namespace, name) = (call.target.namespace.as_str(), call.target.name.as_str());
+    for (field, expected, what) in [("name", name, "name"), ("namespace", namespace, "namespace")] {
+        let given = metadata::text(&request, field);
+        if !given.is_empty() && given != expected {
+            let mut errors = Errors::new();
+            let detail = format!("must match the service account {what} if specified");
+            errors.invalid(Path::new("metadata").child(field), given, detail);
+            return Err(Failure::invalid(GROUP, KIND, name, &errors));
+        }
+    }
+    call.wait_for_now().await?;
+    let Some(account) = call.cache().get(&call.key()).map(|account| account.decode()) else {
+        return Err(Failure::not_found(call.resource, name));
+    };
+    let (uid, given) = (metadata::text(&account, "uid"), metadata::text(&request, "uid"));
+    if !given.is_empty() && given != uid {
+        let why =
+            format!("the UID in the token request ({given}) does not match the UID of the service account ({uid})");
+        return Err(conflict(GROUP, KIND, name, &why));
+    }
+    let accounts = &call.server.authenticator.service_accounts;
+    let list = request.at(&["spec", "audiences"]).and_then(Value::as_array).unwrap_or_default();
+    let mut audiences: Vec<String> = list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    if audiences.is_empty() {
+        audiences = accounts.audiences().to_vec();
+    }
+    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+    let errors = validate(&request, seconds);
+    if !errors.is_empty() {
+        return Err(Failure::invalid(GROUP, KIND, "", &errors));
+    }
+    let bound = bind(call, &request, name)?;
+    let mut lifetime = Lifetime { seconds, warn_after_seconds: None };
+    let for_server = audiences.iter().all(|it| accounts.audiences().contains(it));
+    if bound.pod.is_some() && seconds == WARN_SECONDS && for_server {
+        lifetime = Lifetime { seconds: EXTENDED_SECONDS, warn_after_seconds: Some(seconds) };
+    }
+    let now = chance::now();
+    let token = accounts.issue(&account, &bound, &audiences, now, lifetime);
+    let token = token.ok_or_else(|| Failure::internal("failed to generate token"))?;
+    metadata::set(&mut request, "name", name);
+    metadata::set(&mut request, "namespace", namespace);
+    metadata::set(&mut request, "uid", uid);
+    metadata::set(&mut request, "creationTimestamp", now.to_string());
+    if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("expirationSeconds", seconds);
+    }
+    own(call, &mut request, &now.to_string());
+    if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("audiences", Value::Array(audiences.into_iter().map(Into::into).collect()));
+    }
+    if let Some(fields) = request.as_object_mut() {
+        let expires = now.plus_seconds(seconds).to_string();
+        fields.insert("status", json!({"token": token, "expirationTimestamp": expires}));
+    }
+    let normal = of.and_then(|of| api::types::decode(of, &request).ok()).map_or(request, |normal| normal.value);
+    warnings.dedup();
+    Ok(Answer::json(201, &normal).with_warnings(warnings))
+}
+
+/// Requests are answered with managed fields, like objects.
+fn own(call: &Call<'_>, request: &mut Value, now: &str) {
+    static VERSIONS: Single = Single::new(KIND);
+    let api_version = resources::api_version(GROUP, "v1");
+    let manager = ownership::manager(call);
+    let write = Write {
+        versions: &VERSIONS,
+        api_version: &api_version,
+        kind: KIND,
+        subresource: "token",
+        manager: &manager,
+        now,
+    };
+    let managed_fields = write.update(&VERSIONS.empty(&api_version), request);
+    metadata::remove(request, "managedFields");
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(request, "managedFields", managed_fields);
+    }
+}
+
+fn validate(request: &Value, seconds: i64) -> Errors {
+    let mut errors = Errors::new();
+    let spec = Path::new("spec");
+    let at = spec.child("expirationSeconds");
+    if seconds < SECONDS_MIN {
+        errors.invalid(at, seconds, "may not specify a duration less than 10 minutes");
+    }
+    if seconds > SECONDS_MAX {
+        errors.invalid(at, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+    let attestations =
+        request.at(&["spec", "attestations"]).filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
+    if let Some(attestations) = attestations {
+        let detail = "attestations may only be specified with a webhook bound object reference";
+        errors = Errors::new();
+        errors.invalid(spec.child("attestations"), attestations.clone(), detail);
+    }
+    errors
+}
+
+fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Box<Failure> {
+    let qualified = resources::qualified(kind, group);
+    let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+    let mut failure = Failure::new(409, "Conflict", message).with_detail("name", name);
+    if !group.is_empty() {
+        failure = failure.with_detail("group", group);
+    }
+    failure.with_detail("kind", kind)
+}
+
+/// What the token is bound to, as it exists now.
+fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<Bound> {
+    let mut bound = Bound::default();
+    let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|it| !it.is_null()) else {
+        return Ok(bound);
+    };
+    let at = |field: &str| reference.str_at(&[field]).unwrap_or_default();
+    let (kind, api_version, name) = (at("kind"), at("apiVersion"), at("name"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (plural, namespace) = match (group, kind) {
+        ("", "Pod") => ("pods", call.target.namespace.as_str()),
+        ("", "Secret") => ("secrets", call.target.namespace.as_str()),
+        ("", "Node") => ("nodes", ""),
+        _ => {
+            let shown = format!("{group}/{version}, Kind={kind}");
+            return Err(Failure::bad_request(format!("cannot bind token to object of type {shown}")));
+        }
+    };
+    let find = |plural: &str, namespace: &str, name: &str| {
+        let resource = resources::find("", "v1", plural).ok_or_else(Failure::no_resource)?;
+        let found = call.server.cache.resource(&resource.prefix()).get(&resource.key(namespace, name));
+        found.map(|object| object.decode()).ok_or_else(|| Failure::not_found(resource, name))
+    };
+    let object = find(plural, namespace, name)?;
+    let uid = metadata::text(&object, "uid").to_owned();
+    let this = Reference { name: name.to_owned(), uid: uid.clone() };
+    match kind {
+        "Pod" => {
+            if object.str_at(&["spec", "serviceAccountName"]).unwrap_or_default() != account {
+                return Err(Failure::bad_request(format!(
+                    "cannot bind token for serviceaccount \"{account}\" to pod running with different serviceaccount name."
+                )));
+            }
+            let node = object.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty());
+            bound.node = node.map(|node| {
+                let uid = find("nodes", "", node).map(|node| metadata::text(&node, "uid").to_owned());
+                Reference { name: node.to_owned(), uid: uid.unwrap_or_default() }
+            });
+            bound.pod = Some(this);
+        }
+        "Secret" => bound.secret = Some(this),
+        _ => bound.node = Some(this),
+    }
+    let given = at("uid");
+    if !given.is_empty() && given != uid {
+        let why = format!(
+            "the UID in the bound object reference ({given}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(conflict(group, kind, name, &why));
+    }
+    Ok(bound)
+}

@@ -1,0 +1,157 @@
+//! Connections that are slow, half open, not TLS, or too many.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use apiserver::Options;
+use apiserver::certificates::Authority;
+
+use super::client::Endpoint;
+use super::running::{Running, eventually, open_files};
+
+fn impatient() -> Options {
+    let short = Duration::from_millis(300);
+    Options { head_timeout: short, request_timeout: short, write_timeout: short, ..Options::default() }
+}
+
+/// How long the other side keeps a connection, and what it sent.
+fn until_closed(mut stream: impl std::io::Read) -> (Duration, Vec<u8>) {
+    let (started, mut received) = (Instant::now(), Vec::new());
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut received);
+    (started.elapsed(), received)
+}
+
+#[test]
+fn who_does_not_speak_tls_is_sent_away() {
+    let running = Running::start(impatient());
+    let files = open_files();
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".as_slice(),
+        b"\x16\x03\x01\xff\xff",
+        b"\0\0\0\0\0\0\0\0",
+        b"SSH-2.0-x\r\n",
+    ] {
+        let mut stream = running.endpoint.tcp();
+        stream.write_all(bytes).unwrap();
+        let (took, received) = until_closed(stream);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(!received.starts_with(b"HTTP/1.1 200"), "{received:?}");
+    }
+    // Says nothing at all.
+    let (took, _) = until_closed(running.endpoint.tcp());
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    running.check_alive();
+    eventually("files are closed", || open_files() <= files + 2);
+}
+
+#[test]
+fn a_certificate_of_somebody_else_is_nobody() {
+    let running = Running::start(Options::default());
+    let pair = Authority::generate().unwrap().client("admin", "system:masters").unwrap();
+    let identity = (pair.certificate_der().unwrap(), pair.key_der().unwrap());
+    let stranger = Endpoint::new(running.endpoint.address, running.authority(), Some(identity));
+    // Refused in the handshake, which the client may learn only when it reads.
+    if let Ok(answer) = stranger.request("GET", "/api/v1/secrets", &[], b"") {
+        assert!(matches!(answer.status, 401 | 403), "{}", answer.status);
+    }
+    let answer = running.anonymous.request("GET", "/api/v1/secrets", &[], b"").unwrap();
+    assert!(matches!(answer.status, 401 | 403), "{}", answer.status);
+    for token in ["x", "\u{7f}", &"a".repeat(30_000)] {
+        let headers = [("Authorization", format!("Bearer {token}"))];
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let answer = running.anonymous.request("GET", "/api/v1/secrets", &headers, b"").unwrap();
+        assert!(matches!(answer.status, 400 | 401 | 403), "{}", answer.status);
+    }
+    running.check_alive();
+}
+
+#[test]
+fn heads_and_bodies_that_do_not_come_are_not_waited_for() {
+    let running = Running::start(impatient());
+    let files = open_files();
+    // A head that never ends, a byte at a time.
+    let mut client = running.endpoint.connect();
+    client.send(b"GET /readyz HTTP/1.1\r\n").unwrap();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(10) && client.send(b"X-A: b\r\n").is_ok() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(started.elapsed() < Duration::from_secs(10));
+    // A body that never comes.
+    let mut client = running.endpoint.connect();
+    client.send(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let started = Instant::now();
+    if let Ok(answer) = client.response() {
+        assert!(matches!(answer.status, 400 | 408 | 504), "{}", answer.status);
+    }
+    assert!(started.elapsed() < Duration::from_secs(10));
+    drop(client);
+    // Half closed: nothing more comes from here, which ends a head as well as a body.
+    for text in ["GET /readyz HTTP", "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", ""]
+    {
+        let mut client = running.endpoint.connect();
+        client.send(text.as_bytes()).unwrap();
+        client.stream.conn.send_close_notify();
+        let _ = client.stream.flush();
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        assert!(client.is_closed());
+    }
+    running.check_alive();
+    eventually("files are closed", || open_files() <= files + 2);
+}
+
+#[test]
+fn too_many_requests_at_a_time_are_told_to_come_back() {
+    let running =
+        Running::start(Options { writes_max: 2, request_timeout: Duration::from_secs(10), ..Options::default() });
+    let body = br#"{"metadata":{"name":"late"}}"#;
+    let head = format!("POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = running.endpoint.connect();
+            client.send(head.as_bytes()).unwrap();
+            client.send(&body[..1]).unwrap();
+            client
+        })
+        .collect();
+    let mut refusal = None;
+    eventually("a request is refused", || {
+        let answer = running.ask("POST", "/api/v1/namespaces", "", br#"{"metadata":{"name":"more"}}"#);
+        let refused = answer.status == 429;
+        refusal = Some(answer);
+        refused
+    });
+    let refusal = refusal.unwrap();
+    assert_eq!(refusal.header("retry-after").as_deref(), Some("1"));
+    // Reads and health go on.
+    running.check_alive();
+    for client in &mut waiting {
+        client.send(&body[1..]).unwrap();
+    }
+    let mut codes: Vec<u16> = waiting.iter_mut().map(|client| client.response().unwrap().status).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [201, 409]);
+    let answer = running.ask("POST", "/api/v1/namespaces", "", br#"{"metadata":{"name":"last"}}"#);
+    assert_eq!(answer.status, 201);
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    let running = Running::start(Options::default());
+    let files = open_files();
+    for round in 0..300 {
+        let mut client = running.endpoint.connect();
+        match round % 3 {
+            0 => drop(client.send(b"GET /api/v1/namespaces HTTP/1.1\r\nHost: a\r\n\r\n")),
+            1 => drop(client.send(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n")),
+            _ => {
+                client.send(b"GET /api/v1/namespaces HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+                let _ = client.stream.read(&mut [0; 10]);
+            }
+        }
+    }
+    running.check_alive();
+    eventually("files are closed", || open_files() <= files + 2);
+}

@@ -1,0 +1,125 @@
+//! A server behind TLS on a loopback port, and connections to it.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use apiserver::certificates::Bundle;
+use apiserver::server::listen::{self, TlsAcceptor};
+use apiserver::{Options, Server};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use store::Embedded;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// A server that listens.
+pub struct Network {
+    pub server: Arc<Server>,
+    pub bundle: Bundle,
+    pub tls: watch::Sender<TlsAcceptor>,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    pub directory: tempfile::TempDir,
+}
+
+/// One HTTP/2 connection.
+#[derive(Clone)]
+pub struct Connection(pub SendRequest<Full<Bytes>>);
+
+pub fn addresses() -> [IpAddr; 1] {
+    [IpAddr::V4(Ipv4Addr::LOCALHOST)]
+}
+
+impl Network {
+    pub async fn start() -> Self {
+        Self::start_on(store::Options::default()).await
+    }
+
+    pub async fn start_on(options: store::Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::load_or_create(directory.path(), &addresses()).unwrap();
+        let store = Arc::new(Embedded::in_memory(options).unwrap());
+        let server = Server::start(store, Options::default()).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tls, newest) = watch::channel(listen::tls(&bundle).unwrap());
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest, stopped));
+        Self { server, bundle, tls, address, stop, serving, directory }
+    }
+
+    /// A TLS stream with the administrator's certificate.
+    pub async fn stream(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
+        self.stream_as(&self.bundle).await
+    }
+
+    /// A TLS stream that shows and trusts the certificates of a bundle.
+    pub async fn stream_as(&self, bundle: &Bundle) -> tokio_rustls::client::TlsStream<TcpStream> {
+        use rustls::pki_types::CertificateDer;
+        use rustls::pki_types::pem::PemObject as _;
+        let mut roots = rustls::RootCertStore::empty();
+        let authority = self.bundle.authority.certificate();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![bundle.admin.certificate_der().unwrap()], bundle.admin.key_der().unwrap())
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        connector.connect(ServerName::from(self.address.ip()), stream).await.unwrap()
+    }
+
+    pub async fn connect(&self) -> Connection {
+        let stream = TokioIo::new(self.stream().await);
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(async move {
+            // Ends when the test drops its side.
+            let _ = connection.await;
+        });
+        Connection(sender)
+    }
+
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
+        self.server.stop().await.unwrap();
+    }
+}
+
+impl Connection {
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> http::Response<Incoming> {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let mut request = Request::builder().method(method).uri(format!("https://localhost{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.0.ready().await.unwrap();
+        self.0.send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
+    }
+
+    pub async fn ask(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let response = self.send(method, path, &[], body).await;
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+}

@@ -1,0 +1,80 @@
+//! Puts load on an API server and shows what it did beside recorded figures of kube-apiserver with etcd.
+//!
+//! `cargo build --release -p celplane && cargo run --release -p celplane-bench --bin load`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use celplane_bench::load::plan::{self, Settings};
+use celplane_bench::load::report;
+use celplane_bench::load::target::{Store, Target, default_binary, raise_file_limit};
+use clap::Parser;
+
+/// Puts load on an API server and measures it
+#[derive(Parser)]
+struct Arguments {
+    /// The celplane to start; the one beside this program unless given
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where the server keeps its objects
+    #[arg(long, value_enum, default_value = "redb")]
+    store: Store,
+    /// Below which directory the store is made
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+    /// A running server to use instead, with certificates in the file itself
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// How many pods to make
+    #[arg(long, default_value_t = 13_000)]
+    pods: usize,
+    /// Over how many connections
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// How long reads and changes go on, each
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    seconds: u64,
+    /// How many lists in each form
+    #[arg(long, default_value_t = 15)]
+    lists: u32,
+    /// How many watchers
+    #[arg(long, default_value_t = 1000)]
+    watchers: usize,
+    /// Writes per second while they watch
+    #[arg(long, value_name = "RATE", default_value_t = 50)]
+    watched_writes: u32,
+    /// Let the server compress its answers
+    #[arg(long)]
+    gzip: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    raise_file_limit();
+    // One thread: the server needs the rest of the machine.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(arguments))
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let target = match &arguments.kubeconfig {
+        Some(kubeconfig) => Target::running(kubeconfig)?,
+        None => {
+            let binary = arguments.binary.unwrap_or_else(default_binary);
+            Target::start(&binary, arguments.store, &arguments.directory).await?
+        }
+    };
+    let settings = Settings {
+        pods: arguments.pods,
+        connections: arguments.connections,
+        time: Duration::from_secs(arguments.seconds),
+        lists: arguments.lists,
+        watchers: arguments.watchers,
+        watched_writes_per_second: arguments.watched_writes,
+        gzip: arguments.gzip,
+    };
+    let measured = plan::run(&target, settings).await?;
+    println!("{}{}\n\n{}", report::table(&measured), report::NOTE, report::costs(&measured));
+    Ok(if report::is_reached(&measured) { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}

@@ -1,0 +1,152 @@
+//! Printer columns as the server fills them: each as an expression and as a path, over the same objects.
+
+use std::time::Duration;
+
+use api::json::{self, Value};
+use api::time::Timestamp;
+use registry::custom_resource::printer_columns::{Columns, Request};
+
+use crate::engine::{Batch, batch};
+
+/// One column, both ways.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// How the table calls it.
+    pub name: &'static str,
+    /// The type of its cells.
+    pub column_type: &'static str,
+    /// As an expression.
+    pub expression: &'static str,
+    /// As a path.
+    pub path: &'static str,
+}
+
+/// The proposal's pair, a deep nested list, a conditions column, and two plain fields.
+pub const ALL: [Column; 5] = [
+    Column {
+        name: "hosts",
+        column_type: "string",
+        expression: r#"self.spec.servers.map(s, s.hosts.filter(h, h == "prod.example.com"))"#,
+        path: r#".spec.servers[*].hosts[?(@ == "prod.example.com")]"#,
+    },
+    Column {
+        name: "nodes",
+        column_type: "string",
+        expression: "self.spec.regions.map(r, r.zones.map(z, z.racks.map(k, k.nodes.map(n, n.name))))",
+        path: ".spec.regions[*].zones[*].racks[*].nodes[*].name",
+    },
+    Column {
+        name: "ready",
+        column_type: "string",
+        expression: r#"self.status.conditions.filter(c, c.type == "Ready")[0].status"#,
+        path: r#".status.conditions[?(@.type=="Ready")].status"#,
+    },
+    Column { name: "size", column_type: "integer", expression: "self.spec.size", path: ".spec.size" },
+    Column { name: "color", column_type: "string", expression: "self.spec.color", path: ".spec.color" },
+];
+
+/// The two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// By an expression.
+    Expression,
+    /// By a path.
+    Path,
+}
+
+impl Column {
+    /// As it stands in a definition.
+    #[must_use]
+    pub fn definition(&self, way: Way) -> Value {
+        let (field, text) = match way {
+            Way::Expression => ("expression", self.expression),
+            Way::Path => ("jsonPath", self.path),
+        };
+        api::json!({"name": (self.name), "type": (self.column_type), field: text})
+    }
+}
+
+/// The schema of the objects.
+#[must_use]
+pub fn schema() -> Value {
+    let text = || api::json!({"type": "string"});
+    let list = |items: Value| api::json!({"type": "array", "items": items});
+    let object = |name: &str, inner: Value| api::json!({"type": "object", "properties": {name: inner}});
+    let nodes = list(object("name", text()));
+    let regions = list(object("zones", list(object("racks", list(object("nodes", nodes))))));
+    let servers = list(object("hosts", list(text())));
+    let condition = api::json!({"type": "object", "properties": {"type": (text()), "status": (text())}});
+    api::json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {
+            "servers": servers, "regions": regions, "size": {"type": "integer"}, "color": (text())
+        }},
+        "status": {"type": "object", "properties": {"conditions": (list(condition))}}
+    }})
+}
+
+/// An object of a kind.
+#[must_use]
+pub fn object(kind: &str, name: &str) -> Value {
+    let node = |name: &str| api::json!({"name": name});
+    let rack = |first: &str, second: &str| api::json!({"nodes": [(node(first)), (node(second))]});
+    let zone = || api::json!({"racks": [(rack("n1", "n2")), (rack("n3", "n4"))]});
+    let region = || api::json!({"zones": [(zone()), (zone())]});
+    api::json!({
+        "apiVersion": "bench.example.com/v1", "kind": kind, "metadata": {"name": name},
+        "spec": {
+            "servers": [
+                {"hosts": ["prod.example.com", "www.example.com"]}, {"hosts": ["test.example.com", "prod.example.com"]}
+            ],
+            "regions": [(region()), (region())], "size": 3, "color": "green"
+        },
+        "status": {"conditions": [
+            {"type": "Synced", "status": "True"}, {"type": "Healthy", "status": "True"}, {"type": "Ready", "status": "True"}
+        ]}
+    })
+}
+
+/// From the text of a column to what fills cells; for an expression, the environment of the schema included.
+#[must_use]
+pub fn compile(column: Column, way: Way) -> Batch {
+    let (definition, schema) = (column.definition(way), schema());
+    batch(move || Columns::new(&[&definition], Some(&schema)))
+}
+
+/// One cell: evaluated and printed.
+#[must_use]
+pub fn cell(column: Column, way: Way) -> Batch {
+    let definition = column.definition(way);
+    let (columns, _) = Columns::new(&[&definition], Some(&schema()));
+    let object = object("Thing", "a");
+    let now = Timestamp { seconds: 1_700_000_000, nanos: 0 };
+    batch(move || {
+        let clock = || Duration::ZERO;
+        let mut request = Request::new(now, u64::MAX, &clock);
+        columns.cells(&object, &mut request)
+    })
+}
+
+/// What a column shows, as JSON.
+#[must_use]
+pub fn shown(column: Column, way: Way) -> String {
+    let definition = column.definition(way);
+    let (columns, _) = Columns::new(&[&definition], Some(&schema()));
+    let clock = || Duration::ZERO;
+    let mut request = Request::new(Timestamp { seconds: 1_700_000_000, nanos: 0 }, u64::MAX, &clock);
+    json::to_string(&Value::Array(columns.cells(&object("Thing", "a"), &mut request)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_find_something_on_the_same_object() {
+        let expressions = ALL.map(|column| shown(column, Way::Expression));
+        assert_eq!(expressions[0], r#"["[[prod.example.com], [prod.example.com]]"]"#);
+        assert_eq!(&expressions[2..], [r#"["True"]"#, "[3]", r#"["green"]"#]);
+        // A path shows the first thing that it finds.
+        let paths = ALL.map(|column| shown(column, Way::Path));
+        assert_eq!(paths, [r#"["prod.example.com"]"#, r#"["n1"]"#, r#"["True"]"#, "[3]", r#"["green"]"#]);
+    }
+}

@@ -1,0 +1,121 @@
+//! A control plane in a process of its own, and `kubectl` to talk to it.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A control plane, ended when dropped.
+pub struct Cluster {
+    pub process: Child,
+    pub directory: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Says that a test is skipped because `kubectl` is not installed, or fails if it must be.
+    pub fn is_missing() -> bool {
+        !is_installed("kubectl", &["version", "--client"])
+    }
+
+    pub fn start() -> Option<Self> {
+        if Self::is_missing() { None } else { Some(Self::start_in(tempfile::tempdir().unwrap())) }
+    }
+
+    pub fn start_in(directory: tempfile::TempDir) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    /// With more arguments.
+    pub fn start_with(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
+            .args(["up", "--port", "0", "--data-dir"])
+            .arg(directory.path().join("data"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("The API is served at https://127.0.0.1:"), "{line}");
+        Self { process, directory }
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("data/admin.kubeconfig")
+    }
+
+    /// `kubectl` as a user of this cluster would call it, in the cluster's directory.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("KUBECACHEDIR", self.directory.path().join("cache"))
+            .current_dir(self.directory.path())
+            .args(arguments);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// What `kubectl` prints; it must succeed.
+    #[track_caller]
+    pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
+        text
+    }
+
+    /// What `kubectl` complains about; it must fail.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        assert!(!output.status.success(), "kubectl {arguments:?} should fail");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Applies manifests.
+    #[track_caller]
+    pub fn apply(&self, manifests: &str) {
+        self.kubectl(&["apply", "-f", "-"], manifests);
+    }
+
+    /// Ends the process as a user would, and keeps its data.
+    pub fn stop(mut self) -> tempfile::TempDir {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let started = Instant::now();
+        assert!(self.process.wait().unwrap().success());
+        assert!(started.elapsed() < Duration::from_secs(6), "the end took {:?}", started.elapsed());
+        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whether a program is here; it must be if `CELPLANE_REQUIRE_TOOLS=1` is set.
+pub fn is_installed(program: &str, arguments: &[&str]) -> bool {
+    let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
+    if !found {
+        assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "{program} is not installed");
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}

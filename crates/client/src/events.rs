@@ -1,0 +1,281 @@
+//! What happened to an object, told through the API so that `kubectl describe` shows it.
+//!
+//! A [`Recorder`] never makes its caller wait: events go through a bounded queue to tasks that join repetitions, ration
+//! what is too much, and write. What does not fit into the queue is dropped and counted. There are two kinds, as in
+//! client-go: [counted](Recorder::event) ones (`tools/record`, [`correlate`]), and those with an action that become
+//! [series](Recorder::action) (`tools/events`, [`series`]).
+
+pub mod correlate;
+pub mod series;
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api::core::v1::{Event, EventSource, ObjectReference};
+use api::json::{Value, to_value};
+use api::meta::v1::Object;
+use api::time::{MicroTime, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{debug, warn};
+
+use self::correlate::{Correlator, Verdict};
+use self::series::Series;
+use crate::client::Client;
+use crate::error::Error;
+use crate::objects::{Objects, Patch};
+use crate::queue::Backoff;
+
+/// So many events wait to be written, per task.
+const WAITING_MAX: usize = 1000;
+/// Tasks that write. Events about one object are written by one task, in order.
+const TASKS: usize = 4;
+/// After so many failures an event is given up.
+const ATTEMPTS_MAX: u32 = 12;
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(10) };
+
+/// How much an event matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// As it should be.
+    Normal,
+    /// Somebody may have to act.
+    Warning,
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        }
+    }
+}
+
+enum Message {
+    Counted(Box<Event>),
+    Action(Box<Event>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// Tells what a component sees. Clones share its tasks, which end with the last clone.
+#[derive(Clone)]
+pub struct Recorder {
+    component: Arc<str>,
+    host: Arc<str>,
+    tasks: Arc<[mpsc::Sender<Message>]>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// A reference to an object, as events have it.
+#[must_use]
+pub fn reference<T: Object>(object: &T) -> ObjectReference {
+    let metadata = object.metadata();
+    ObjectReference {
+        kind: T::KIND.into(),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        api_version: T::api_version().into(),
+        resource_version: metadata.resource_version.clone(),
+        field_path: Default::default(),
+    }
+}
+
+impl Recorder {
+    /// Events of `component` on `host`, which may be empty. Needs a Tokio runtime.
+    #[must_use]
+    pub fn start(client: &Client, component: &str, host: &str) -> Self {
+        let tasks = (0..TASKS).map(|_| {
+            let (sender, receiver) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(write_all(client.objects(), receiver));
+            sender
+        });
+        Self {
+            component: component.into(),
+            host: host.into(),
+            tasks: tasks.collect(),
+            dropped: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// Tells that something happened to an object. Returns at once.
+    pub fn event(&self, object: ObjectReference, severity: Severity, reason: &str, message: &str) {
+        let now = wall_clock();
+        let mut event = Event {
+            reason: reason.into(),
+            message: message.into(),
+            source: EventSource { component: (&*self.component).into(), host: (&*self.host).into() },
+            first_timestamp: Some(now),
+            last_timestamp: Some(now),
+            count: 1,
+            event_type: severity.name().into(),
+            reporting_component: (&*self.component).into(),
+            reporting_instance: (&*self.host).into(),
+            ..Event::default()
+        };
+        place(&mut event, object, now);
+        self.hand_over(event, Message::Counted);
+    }
+
+    /// Tells which action ended how, for an object and perhaps a second one. Returns at once.
+    ///
+    /// Repetitions are joined to a series whatever the note says.
+    pub fn action(
+        &self,
+        object: ObjectReference,
+        related: Option<ObjectReference>,
+        severity: Severity,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        let now = wall_clock();
+        let instance = if self.host.is_empty() { self.component.to_string() } else { self.instance() };
+        let mut event = Event {
+            reason: reason.into(),
+            message: note.into(),
+            event_type: severity.name().into(),
+            event_time: Some(MicroTime(now)),
+            action: action.into(),
+            related,
+            reporting_component: (&*self.component).into(),
+            reporting_instance: instance.into(),
+            ..Event::default()
+        };
+        place(&mut event, object, now);
+        self.hand_over(event, Message::Action);
+    }
+
+    fn instance(&self) -> String {
+        format!("{}-{}", self.component, self.host)
+    }
+
+    fn hand_over(&self, event: Event, message: fn(Box<Event>) -> Message) {
+        let object = &event.involved_object;
+        let mut hasher = DefaultHasher::new();
+        (&object.namespace, &object.name, &object.kind).hash(&mut hasher);
+        let count = u64::try_from(self.tasks.len()).unwrap_or(1);
+        let task = usize::try_from(hasher.finish().checked_rem(count).unwrap_or(0)).unwrap_or(0);
+        let sent = self.tasks.get(task).map(|task| task.try_send(message(Box::new(event))));
+        if !matches!(sent, Some(Ok(()))) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events were dropped because too many waited.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all events so far are written or given up.
+    pub async fn flush(&self) {
+        for task in &*self.tasks {
+            let (sender, receiver) = oneshot::channel();
+            if task.send(Message::Flush(sender)).await.is_ok() {
+                // An error means that the task is gone.
+                let _ = receiver.await;
+            }
+        }
+    }
+}
+
+/// Says what the event is about, and gives it a name.
+fn place(event: &mut Event, object: ObjectReference, now: Timestamp) {
+    event.metadata.name = correlate::event_name(&object.name, now).into();
+    event.metadata.namespace = if object.namespace.is_empty() { "default".into() } else { object.namespace.clone() };
+    event.involved_object = object;
+}
+
+fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
+async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>) {
+    let mut correlator = Correlator::default();
+    let mut series = Series::default();
+    let mut clean = tokio::time::interval(series::FINISH);
+    loop {
+        let message = tokio::select! {
+            message = receiver.recv() => message,
+            _ = clean.tick() => {
+                for event in series.finished(wall_clock()) {
+                    write(&events, &event, true).await;
+                }
+                continue;
+            }
+        };
+        match message {
+            None => break,
+            Some(Message::Flush(done)) => {
+                // An error means that nobody waits any more.
+                let _ = done.send(());
+            }
+            Some(Message::Action(event)) => {
+                let now = event.event_time.map_or_else(wall_clock, |time| time.0);
+                if let Some((event, repeats)) = series.observe(*event, now) {
+                    write(&events, &event, repeats).await;
+                }
+            }
+            Some(Message::Counted(event)) => {
+                let now = event.last_timestamp.unwrap_or_else(wall_clock);
+                let written = match correlator.correlate(*event, now) {
+                    Verdict::Skip => None,
+                    Verdict::Create(event) => write(&events, &event, false).await,
+                    Verdict::Repeat(event) => write(&events, &event, true).await,
+                };
+                if let Some(written) = written {
+                    correlator.written(&written);
+                }
+            }
+        }
+    }
+}
+
+/// Writes one event, again and again while the server cannot be reached.
+async fn write(events: &Objects<Event>, event: &Event, repeats: bool) -> Option<Event> {
+    for attempt in 0..ATTEMPTS_MAX {
+        match write_once(events, event, repeats).await {
+            Ok(written) => return Some(written),
+            Err(error) if error.may_pass() => {
+                debug!(event = %event.metadata.name, err = %error, "Could not write event");
+                tokio::time::sleep(PAUSES.pause(attempt)).await;
+            }
+            Err(error) => {
+                warn!(event = %event.metadata.name, err = %error, "Event was refused");
+                return None;
+            }
+        }
+    }
+    warn!(event = %event.metadata.name, "Gave up writing an event");
+    None
+}
+
+async fn write_once(events: &Objects<Event>, event: &Event, repeats: bool) -> Result<Event, Error> {
+    let (namespace, name) = (&*event.metadata.namespace, &*event.metadata.name);
+    if repeats {
+        let patch = match &event.series {
+            Some(series) => {
+                let series: Value = to_value(series)?;
+                api::json!({"series": series})
+            }
+            None => {
+                let last: Value = to_value(&event.last_timestamp)?;
+                let (count, message) = (event.count, event.message.clone());
+                api::json!({"count": count, "lastTimestamp": last, "message": message})
+            }
+        };
+        match events.patch(namespace, name, "", Patch::StrategicMerge, &patch).await {
+            // It was kept for some time only.
+            Err(error) if error.is_not_found() => {}
+            result => return result,
+        }
+    }
+    let mut event = event.clone();
+    event.metadata.resource_version = Default::default();
+    events.create(namespace, &event).await
+}

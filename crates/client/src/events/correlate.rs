@@ -1,0 +1,264 @@
+//! Which of many events are written, and as what: pure, time is an argument.
+//!
+//! - An event that differs from an earlier one only in its times **repeats** it: its count goes up.
+//! - Ten events that differ only in their message within ten minutes are **combined** into one.
+//! - A source may tell 25 things about an object, then one more every five minutes: the rest is **skipped**.
+//!
+//! The rules and numbers are those of client-go's `events_cache.go`.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+
+use api::core::v1::Event;
+use api::json::Text;
+use api::meta::v1::ObjectMeta;
+use api::time::Timestamp;
+use lru::LruCache;
+
+/// So many of each kind are remembered.
+const REMEMBERED_MAX: NonZeroUsize = match NonZeroUsize::new(4096) {
+    Some(count) => count,
+    None => NonZeroUsize::MIN,
+};
+/// So many different messages within [`COMBINE_SECONDS`] are combined.
+const COMBINE_COUNT: usize = 10;
+const COMBINE_SECONDS: i64 = 600;
+/// So many events of a source about an object are let through at once,
+const SPAM_BURST: f64 = 25.0;
+/// and then one per so many seconds.
+const SPAM_SECONDS: f64 = 300.0;
+
+/// What to do with an event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Nothing.
+    Skip,
+    /// Write it.
+    Create(Event),
+    /// Update the one of this name.
+    Repeat(Event),
+}
+
+struct Similar {
+    messages: HashSet<Text>,
+    last: Timestamp,
+}
+
+struct Written {
+    count: i32,
+    first: Option<Timestamp>,
+    name: Text,
+    version: Text,
+}
+
+struct Ration {
+    tokens: f64,
+    filled: Timestamp,
+}
+
+/// Remembers what was told.
+pub struct Correlator {
+    similar: LruCache<String, Similar>,
+    written: LruCache<String, Written>,
+    rations: LruCache<String, Ration>,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self {
+            similar: LruCache::new(REMEMBERED_MAX),
+            written: LruCache::new(REMEMBERED_MAX),
+            rations: LruCache::new(REMEMBERED_MAX),
+        }
+    }
+}
+
+/// The name of a new event about an object.
+#[must_use]
+pub fn event_name(object: &str, now: Timestamp) -> String {
+    format!("{object}.{:x}", now.unix_nanos())
+}
+
+fn join(parts: &[&str]) -> String {
+    // Separated, so that neighbors cannot be mistaken for each other.
+    parts.join("\u{0}")
+}
+
+fn source_key(event: &Event) -> String {
+    let object = &event.involved_object;
+    join(&[
+        &event.source.component,
+        &event.source.host,
+        &object.kind,
+        &object.namespace,
+        &object.name,
+        &object.uid,
+        &object.api_version,
+        &event.event_type,
+    ])
+}
+
+fn similar_key(event: &Event) -> String {
+    join(&[&source_key(event), &event.reason, &event.reporting_component, &event.reporting_instance])
+}
+
+fn event_key(event: &Event) -> String {
+    join(&[&source_key(event), &event.involved_object.field_path, &event.reason, &event.message])
+}
+
+impl Correlator {
+    /// What to do with an event that came at `now`.
+    pub fn correlate(&mut self, event: Event, now: Timestamp) -> Verdict {
+        let (event, key) = self.combine(event, now);
+        let (event, repeats) = self.count(event, key);
+        match (self.is_spam(&event, now), repeats) {
+            (true, _) => Verdict::Skip,
+            (false, true) => Verdict::Repeat(event),
+            (false, false) => Verdict::Create(event),
+        }
+    }
+
+    /// Takes note of what the server made of an event.
+    pub fn written(&mut self, event: &Event) {
+        self.remember(event_key(event), event);
+    }
+
+    fn remember(&mut self, key: String, event: &Event) {
+        let written = Written {
+            count: event.count,
+            first: event.first_timestamp,
+            name: event.metadata.name.clone(),
+            version: event.metadata.resource_version.clone(),
+        };
+        self.written.put(key, written);
+    }
+
+    fn combine(&mut self, event: Event, now: Timestamp) -> (Event, String) {
+        let key = similar_key(&event);
+        let fresh = || Similar { messages: HashSet::new(), last: now };
+        let similar = self.similar.get_or_insert_mut(key.clone(), fresh);
+        if now.seconds.saturating_sub(similar.last.seconds) > COMBINE_SECONDS {
+            similar.messages.clear();
+        }
+        similar.messages.insert(event.message.clone());
+        similar.last = now;
+        if similar.messages.len() < COMBINE_COUNT {
+            let key = event_key(&event);
+            return (event, key);
+        }
+        // The set grows no further.
+        if let Some(one) = similar.messages.iter().next().cloned() {
+            similar.messages.remove(&one);
+        }
+        let metadata = ObjectMeta {
+            name: event_name(&event.involved_object.name, now).into(),
+            namespace: event.metadata.namespace,
+            ..ObjectMeta::default()
+        };
+        let combined = Event {
+            metadata,
+            message: format!("(combined from similar events): {}", event.message).into(),
+            first_timestamp: Some(now),
+            last_timestamp: Some(now),
+            count: 1,
+            involved_object: event.involved_object,
+            event_type: event.event_type,
+            reason: event.reason,
+            source: event.source,
+            reporting_component: event.reporting_component,
+            reporting_instance: event.reporting_instance,
+            ..Event::default()
+        };
+        (combined, key)
+    }
+
+    fn count(&mut self, mut event: Event, key: String) -> (Event, bool) {
+        let mut repeats = false;
+        if let Some(before) = self.written.get(&key).filter(|before| before.count > 0) {
+            event.metadata.name = before.name.clone();
+            event.metadata.resource_version = before.version.clone();
+            event.first_timestamp = before.first;
+            event.count = before.count.saturating_add(1);
+            repeats = true;
+        }
+        self.remember(key, &event);
+        (event, repeats)
+    }
+
+    fn is_spam(&mut self, event: &Event, now: Timestamp) -> bool {
+        let full = || Ration { tokens: SPAM_BURST, filled: now };
+        let ration = self.rations.get_or_insert_mut(source_key(event), full);
+        let nanos = now.unix_nanos().saturating_sub(ration.filled.unix_nanos()).max(0);
+        let seconds = std::time::Duration::from_nanos(nanos.unsigned_abs()).as_secs_f64();
+        ration.tokens = (ration.tokens + seconds / SPAM_SECONDS).min(SPAM_BURST);
+        ration.filled = now;
+        if ration.tokens < 1.0 {
+            return true;
+        }
+        ration.tokens -= 1.0;
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanos: 0 }
+    }
+
+    fn event(object: &str, message: &str, now: Timestamp) -> Event {
+        let mut event = Event {
+            reason: "Failed".into(),
+            message: message.into(),
+            first_timestamp: Some(now),
+            last_timestamp: Some(now),
+            count: 1,
+            ..Event::default()
+        };
+        event.metadata.name = event_name(object, now).into();
+        event.involved_object.name = object.into();
+        event
+    }
+
+    #[test]
+    fn the_same_event_is_counted() {
+        let mut correlator = Correlator::default();
+        let Verdict::Create(first) = correlator.correlate(event("p", "m", at(1)), at(1)) else { panic!() };
+        let Verdict::Repeat(second) = correlator.correlate(event("p", "m", at(2)), at(2)) else { panic!() };
+        assert_eq!((second.count, &second.metadata.name), (2, &first.metadata.name));
+        assert_eq!((second.first_timestamp, second.last_timestamp), (Some(at(1)), Some(at(2))));
+        assert!(matches!(correlator.correlate(event("q", "m", at(2)), at(2)), Verdict::Create(_)));
+    }
+
+    #[test]
+    fn the_tenth_message_of_a_kind_is_combined() {
+        let mut correlator = Correlator::default();
+        for number in 1..=9 {
+            let verdict = correlator.correlate(event("p", &format!("m{number}"), at(number)), at(number));
+            assert!(matches!(verdict, Verdict::Create(event) if event.count == 1), "{number}");
+        }
+        let Verdict::Create(tenth) = correlator.correlate(event("p", "m10", at(10)), at(10)) else { panic!() };
+        assert_eq!(tenth.message, "(combined from similar events): m10");
+        let Verdict::Repeat(next) = correlator.correlate(event("p", "m11", at(11)), at(11)) else { panic!() };
+        assert_eq!((next.count, next.message.as_str()), (2, "(combined from similar events): m11"));
+        assert_eq!(next.metadata.name, tenth.metadata.name);
+        let later = at(11 + COMBINE_SECONDS + 1);
+        let verdict = correlator.correlate(event("p", "m12", later), later);
+        assert!(matches!(verdict, Verdict::Create(event) if event.message == "m12"));
+    }
+
+    #[test]
+    fn a_source_may_tell_so_much_about_an_object() {
+        let mut correlator = Correlator::default();
+        let told = |correlator: &mut Correlator, object: &str, now| {
+            !matches!(correlator.correlate(event(object, "m", now), now), Verdict::Skip)
+        };
+        assert_eq!((0..100).filter(|_| told(&mut correlator, "p", at(0))).count(), 25);
+        assert!(told(&mut correlator, "q", at(0)));
+        assert!(!told(&mut correlator, "p", at(299)));
+        assert!(told(&mut correlator, "p", at(300)));
+        assert!(!told(&mut correlator, "p", at(300)));
+    }
+}

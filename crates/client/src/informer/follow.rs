@@ -1,0 +1,214 @@
+//! The task behind an informer: initial events, changes, and starting over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use api::json::{Text, Value};
+use http::Method;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{Decode, Inner, Key};
+use crate::client::Client;
+use crate::error::{Error, Status};
+use crate::lines::Lines;
+use crate::objects::Selection;
+use crate::queue::Backoff;
+use crate::resources::Resource;
+
+/// A watch ends by itself after this long, up to twice that: all watches of many clients do not end at once.
+const WATCH_SECONDS_MIN: u64 = 300;
+/// Failures are answered with pauses between these.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(30) };
+/// A watch that ends sooner, without having told anything, counts as a failure.
+const WATCH_MIN: Duration = Duration::from_secs(1);
+
+/// What a watch told before it ended.
+struct Told {
+    anything: bool,
+}
+
+pub(super) struct Follower<T> {
+    client: Client,
+    resource: Resource,
+    selection: Selection,
+    decode: Decode<T>,
+    inner: Arc<Inner<T>>,
+    /// Everything up to this version is in the store; empty at the start and after it became too old.
+    position: String,
+    /// Whether the server can begin a watch with what exists.
+    streams: bool,
+}
+
+impl<T> Follower<T> {
+    pub(super) fn new(
+        client: Client,
+        resource: Resource,
+        selection: Selection,
+        decode: Decode<T>,
+        inner: Arc<Inner<T>>,
+    ) -> Self {
+        Self { client, resource, selection, decode, inner, position: String::new(), streams: true }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            let started = Instant::now();
+            let result = self.follow().await;
+            match result {
+                Ok(told) if told.anything || started.elapsed() >= WATCH_MIN => {
+                    failures = 0;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) if error.is_expired() => {
+                    debug!(resource = %self.resource.plural, err = %error, "Lists again");
+                    self.position.clear();
+                    if failures == 0 {
+                        failures = 1;
+                        continue;
+                    }
+                }
+                Err(error) if self.streams && matches!(error.code(), 400 | 422) => {
+                    debug!(resource = %self.resource.plural, err = %error, "Server does not stream lists");
+                    self.streams = false;
+                    continue;
+                }
+                Err(error) => warn!(resource = %self.resource.plural, err = %error, "Watch failed"),
+            }
+            tokio::time::sleep(PAUSES.pause(failures)).await;
+            failures = failures.saturating_add(1);
+        }
+    }
+
+    /// One watch, with what must come before it.
+    async fn follow(&mut self) -> Result<Told, Error> {
+        let path = self.resource.path(&self.selection.namespace, "", "");
+        let selectors = self.selection.query();
+        let streams = self.position.is_empty() && self.streams;
+        if self.position.is_empty() && !streams {
+            self.list(&path, &selectors).await?;
+        }
+        let from = if streams {
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned()
+        } else {
+            format!("resourceVersion={}", self.position)
+        };
+        let seconds = WATCH_SECONDS_MIN.saturating_add(crate::queue::chance() % WATCH_SECONDS_MIN);
+        let url = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&{from}{selectors}");
+        let response = self.client.open(Method::GET, &url, "", String::new()).await?;
+        let mut lines = Lines::new(response.into_body());
+        let mut told = Told { anything: false };
+        // Until the first part ends, objects are gathered: then they replace what is known.
+        let mut initial = streams.then(HashMap::new);
+        while let Some(line) = lines.next().await? {
+            let mut event = api::json::parse(&line)?;
+            let kind: Text = event.str_at(&["type"]).unwrap_or_default().into();
+            let object = event.get_mut("object").map(Value::take).unwrap_or_default();
+            if kind == "ERROR" {
+                return Err(Error::Refused(Status::of(&object)));
+            }
+            let version: Text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+            told.anything = true;
+            if kind == "BOOKMARK" {
+                let ends = object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"]) == Some("true");
+                if ends && let Some(objects) = initial.take() {
+                    self.replace(objects);
+                }
+                if initial.is_none() {
+                    self.position = version.into();
+                }
+                continue;
+            }
+            let key = key_of(&object);
+            match &mut initial {
+                Some(objects) if kind == "DELETED" => {
+                    objects.remove(&key);
+                }
+                Some(objects) => {
+                    if let Some(object) = self.decoded(&key, object) {
+                        objects.insert(key, (version, object));
+                    }
+                }
+                None => {
+                    self.apply(&kind, &key, version.clone(), object);
+                    self.position = version.into();
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    /// Replaces what is known by a list.
+    async fn list(&mut self, path: &str, selectors: &str) -> Result<(), Error> {
+        let url = match selectors.strip_prefix('&') {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        let body = self.client.send(Method::GET, &url, "", String::new()).await?;
+        let mut list = api::json::parse(&body)?;
+        let version = list.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+        let items = list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+        let mut objects = HashMap::with_capacity(items.len());
+        for item in items {
+            let key = key_of(&item);
+            let version = item.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+            if let Some(object) = self.decoded(&key, item) {
+                objects.insert(key, (version, object));
+            }
+        }
+        self.replace(objects);
+        self.position = version;
+        Ok(())
+    }
+
+    /// What is kept of an object; `None`, and a warning, if it cannot be read.
+    fn decoded(&self, key: &Key, mut object: Value) -> Option<Arc<T>> {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        match (self.decode)(object) {
+            Ok(object) => Some(Arc::new(object)),
+            Err(error) => {
+                warn!(resource = %self.resource.plural, object = %key, err = %error, "Could not read an object");
+                None
+            }
+        }
+    }
+
+    fn apply(&self, kind: &str, key: &Key, version: Text, object: Value) {
+        let object = self.decoded(key, object);
+        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = match (kind, object) {
+            ("DELETED", object) => self.inner.store.remove(key, object),
+            (_, Some(object)) => self.inner.store.set(key, version, object),
+            (_, None) => None,
+        };
+        if let Some(change) = change {
+            Inner::tell(&mut handlers, key, &change);
+        }
+    }
+
+    /// Brings the store to what `objects` say, and tells the difference.
+    fn replace(&self, objects: HashMap<Key, (Text, Arc<T>)>) {
+        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in self.inner.store.missing_in(&objects) {
+            if let Some(change) = self.inner.store.remove(&key, None) {
+                Inner::tell(&mut handlers, &key, &change);
+            }
+        }
+        for (key, (version, object)) in objects {
+            if let Some(change) = self.inner.store.set(&key, version, object) {
+                Inner::tell(&mut handlers, &key, &change);
+            }
+        }
+        self.inner.synced.send_replace(true);
+    }
+}
+
+fn key_of(object: &Value) -> Key {
+    let text = |name| object.str_at(&["metadata", name]).unwrap_or_default();
+    Key::new(text("namespace"), text("name"))
+}

@@ -1,0 +1,267 @@
+//! Keys to work on: each waits once, is worked on by one worker at a time, and comes back later after failures.
+//!
+//! What is added while it is worked on waits until that is done, and is then handed out again, once. Delays need no task
+//! of their own: those who [`get`](Queue::get) wait for the earliest. Follows client-go's `workqueue`.
+
+mod limits;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub(crate) use limits::chance;
+pub use limits::{Backoff, Bucket};
+
+struct State<K> {
+    /// What waits, in order. INVARIANT: in `dirty`, not in `working`, and here once.
+    ready: VecDeque<K>,
+    /// What is to be worked on, waiting or not.
+    dirty: HashSet<K>,
+    /// What is worked on.
+    working: HashSet<K>,
+    /// What is added later: the earliest time of each, and all times that were asked for.
+    due: HashMap<K, Instant>,
+    later: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// The keys of `later`, by number: keys need no order.
+    numbered: HashMap<u64, K>,
+    next_number: u64,
+    failures: HashMap<K, u32>,
+    bucket: Option<Bucket>,
+    closed: bool,
+}
+
+/// A queue of keys.
+pub struct Queue<K> {
+    state: Mutex<State<K>>,
+    backoff: Backoff,
+    /// Something is ready, or the queue was closed.
+    ready: Notify,
+    /// Something was done.
+    done: Notify,
+}
+
+impl<K: Clone + Eq + Hash> Default for Queue<K> {
+    fn default() -> Self {
+        Self::new(Backoff::default(), Some(Bucket::new(10.0, 100)))
+    }
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// A queue with these limits on what is [added after a failure](Self::add_rate_limited): a pause per key that grows,
+    /// and a rate over all keys.
+    #[must_use]
+    pub fn new(backoff: Backoff, bucket: Option<Bucket>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                ready: VecDeque::new(),
+                dirty: HashSet::new(),
+                working: HashSet::new(),
+                due: HashMap::new(),
+                later: BinaryHeap::new(),
+                numbered: HashMap::new(),
+                next_number: 0,
+                failures: HashMap::new(),
+                bucket,
+                closed: false,
+            }),
+            backoff,
+            ready: Notify::new(),
+            done: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a key, unless it waits already or the queue is closed.
+    pub fn add(&self, key: K) {
+        if self.lock().add(key) {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Adds a key after some time. If it is to be added anyway, the earlier time counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        let now = Instant::now();
+        // A time that has passed is no reason to forget this one.
+        state.take_due(now);
+        let at = now.checked_add(delay).unwrap_or(now);
+        if state.due.get(&key).is_some_and(|due| *due <= at) {
+            return;
+        }
+        let number = state.next_number;
+        state.next_number = number.wrapping_add(1);
+        state.due.insert(key.clone(), at);
+        state.numbered.insert(number, key);
+        state.later.push(Reverse((at, number)));
+        drop(state);
+        // Who waits must look at the clock anew.
+        self.ready.notify_one();
+    }
+
+    /// Adds a key that failed: the longer it fails, the later.
+    pub fn add_rate_limited(&self, key: K) {
+        let delay = {
+            let mut state = self.lock();
+            let failures = state.failures.entry(key.clone()).or_default();
+            let pause = self.backoff.delay(*failures);
+            *failures = failures.saturating_add(1);
+            let turn = state.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(Instant::now()));
+            pause.max(turn)
+        };
+        self.add_after(key, delay);
+    }
+
+    /// Says that a key did not fail, or is given up.
+    pub fn forget(&self, key: &K) {
+        self.lock().failures.remove(key);
+    }
+
+    /// How often a key failed in a row.
+    #[must_use]
+    pub fn failures(&self, key: &K) -> u32 {
+        self.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
+    /// How many keys wait, not counting those that are added later.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let mut state = self.lock();
+        state.take_due(Instant::now());
+        state.ready.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The next key, which [`done`](Self::done) must be told about; `None` when the queue is closed and empty.
+    pub async fn get(&self) -> Option<K> {
+        loop {
+            let notified = self.ready.notified();
+            let next_due = {
+                let mut state = self.lock();
+                state.take_due(Instant::now());
+                if let Some(key) = state.ready.pop_front() {
+                    state.dirty.remove(&key);
+                    state.working.insert(key.clone());
+                    let others_wait = !state.ready.is_empty() || !state.later.is_empty();
+                    drop(state);
+                    if others_wait {
+                        self.ready.notify_one();
+                    }
+                    return Some(key);
+                }
+                if state.closed {
+                    drop(state);
+                    // The others who wait must see it as well.
+                    self.ready.notify_one();
+                    return None;
+                }
+                state.later.peek().map(|Reverse((at, _))| *at)
+            };
+            match next_due {
+                None => notified.await,
+                Some(at) => {
+                    tokio::select! {
+                        () = notified => {}
+                        () = tokio::time::sleep_until(at) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says that the work on a key has ended.
+    pub fn done(&self, key: &K) {
+        let again = {
+            let mut state = self.lock();
+            let was_working = state.working.remove(key);
+            let again = was_working && state.dirty.contains(key);
+            if again {
+                state.ready.push_back(key.clone());
+            }
+            again
+        };
+        if again {
+            self.ready.notify_one();
+        }
+        self.done.notify_waiters();
+    }
+
+    /// Takes no more keys; what waits is still handed out, what was to come later is dropped.
+    pub fn close(&self) {
+        {
+            let mut state = self.lock();
+            state.closed = true;
+            state.later.clear();
+            state.numbered.clear();
+            state.due.clear();
+        }
+        self.ready.notify_one();
+        self.done.notify_waiters();
+    }
+
+    /// [Closes](Self::close) the queue and waits until all that waited has been worked on.
+    pub async fn drain(&self) {
+        self.close();
+        loop {
+            let done = self.done.notified();
+            tokio::pin!(done);
+            // From here on no `done` is missed.
+            done.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.working.is_empty() && state.ready.is_empty() {
+                    return;
+                }
+            }
+            done.await;
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    /// Whether the key waits now and did not before.
+    fn add(&mut self, key: K) -> bool {
+        if self.closed || !self.dirty.insert(key.clone()) || self.working.contains(&key) {
+            return false;
+        }
+        self.ready.push_back(key);
+        true
+    }
+
+    /// Adds the keys whose time has come.
+    fn take_due(&mut self, now: Instant) {
+        while let Some(Reverse((at, number))) = self.later.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.later.pop();
+            let Some(key) = self.numbered.remove(&number) else { continue };
+            // A later time of a key that was added earlier no longer counts.
+            if self.due.get(&key) == Some(&at) {
+                self.due.remove(&key);
+                self.add(key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! How fast failures may come back.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A pause that doubles with every failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Duration,
+    /// Never longer than this.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    /// As controllers of Kubernetes do it: 5 ms to 1000 s.
+    fn default() -> Self {
+        Self { first: Duration::from_millis(5), max: Duration::from_secs(1000) }
+    }
+}
+
+impl Backoff {
+    /// The pause after so many earlier failures.
+    #[must_use]
+    pub fn delay(&self, failures: u32) -> Duration {
+        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.max)
+    }
+
+    /// The same, half of it by chance, so that many clients do not come back at once.
+    #[must_use]
+    pub fn pause(&self, failures: u32) -> Duration {
+        let half = self.delay(failures).checked_div(2).unwrap_or_default();
+        let micros = u64::try_from(half.as_micros()).unwrap_or(u64::MAX);
+        half.saturating_add(Duration::from_micros(chance().checked_rem(micros.saturating_add(1)).unwrap_or(0)))
+    }
+}
+
+/// A number by chance: good enough to spread load.
+pub(crate) fn chance() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// A rate with a reserve: so many at once, then so many per second.
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    filled: Option<Instant>,
+}
+
+impl Bucket {
+    /// A full bucket.
+    #[must_use]
+    pub fn new(per_second: f64, burst: u32) -> Self {
+        Self { per_second, burst: f64::from(burst), tokens: f64::from(burst), filled: None }
+    }
+
+    fn fill(&mut self, now: Instant) {
+        if let Some(before) = self.filled {
+            let seconds = now.saturating_duration_since(before).as_secs_f64();
+            self.tokens = (self.tokens + seconds * self.per_second).min(self.burst);
+        }
+        self.filled = Some(now);
+    }
+
+    /// Takes one, if there is one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let has_one = self.tokens >= 1.0;
+        if has_one {
+            self.tokens -= 1.0;
+        }
+        has_one
+    }
+
+    /// Takes one, perhaps in advance, and says how long to wait for it.
+    pub fn reserve(&mut self, now: Instant) -> Duration {
+        self.fill(now);
+        self.tokens -= 1.0;
+        if self.tokens >= 0.0 || self.per_second <= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-self.tokens / self.per_second).unwrap_or(Duration::MAX)
+    }
+}

@@ -1,0 +1,179 @@
+//! Keys, delays, back-off and the end, in paused time; and a model of the whole.
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "tests")]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(test);
+}
+
+/// The next key, if one is ready.
+async fn next(queue: &Queue<u8>) -> Option<u8> {
+    tokio::select! {
+        biased;
+        key = queue.get() => key,
+        () = std::future::ready(()) => None,
+    }
+}
+
+#[test]
+fn a_key_waits_once_and_is_worked_on_by_one() {
+    run(async {
+        let queue = Queue::default();
+        queue.add(1);
+        queue.add(1);
+        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.get().await, Some(1));
+        queue.add(1);
+        assert_eq!(next(&queue).await, None, "it is worked on");
+        queue.done(&1);
+        assert_eq!(queue.get().await, Some(1));
+        queue.done(&1);
+        assert_eq!(next(&queue).await, None);
+    });
+}
+
+#[test]
+fn delays_count_from_the_earliest() {
+    run(async {
+        let queue = Queue::default();
+        queue.add_after(1, Duration::from_secs(10));
+        queue.add_after(2, Duration::from_secs(5));
+        queue.add_after(1, Duration::from_secs(1));
+        queue.add_after(1, Duration::from_secs(20));
+        let started = Instant::now();
+        assert_eq!(queue.get().await, Some(1));
+        assert_eq!(started.elapsed().as_secs(), 1);
+        assert_eq!(queue.get().await, Some(2));
+        assert_eq!(started.elapsed().as_secs(), 5);
+        queue.done(&1);
+        queue.done(&2);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(next(&queue).await, None, "later times of the same key do not count");
+    });
+}
+
+#[test]
+fn failures_come_back_later_and_later() {
+    run(async {
+        let queue = Queue::new(Backoff { first: Duration::from_secs(1), max: Duration::from_secs(6) }, None);
+        for expected in [1, 2, 4, 6, 6] {
+            let started = Instant::now();
+            queue.add_rate_limited(7);
+            assert_eq!(queue.get().await, Some(7));
+            queue.done(&7);
+            assert_eq!(started.elapsed().as_secs(), expected);
+        }
+        assert_eq!(queue.failures(&7), 5);
+        queue.forget(&7);
+        assert_eq!(queue.failures(&7), 0);
+    });
+}
+
+#[test]
+fn a_bucket_limits_all_keys_together() {
+    run(async {
+        let backoff = Backoff { first: Duration::from_millis(1), max: Duration::from_millis(1) };
+        let queue = Queue::new(backoff, Some(Bucket::new(1.0, 2)));
+        (0..5).for_each(|key| queue.add_rate_limited(key));
+        let started = Instant::now();
+        for _ in 0..5 {
+            queue.get().await.unwrap();
+        }
+        assert_eq!(started.elapsed().as_secs(), 3);
+    });
+}
+
+#[test]
+fn a_drain_waits_for_what_was_added() {
+    run(async {
+        let queue = Arc::new(Queue::default());
+        (0..3).for_each(|key| queue.add(key));
+        queue.add_after(9, Duration::from_secs(1));
+        let worker = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                let mut seen = Vec::new();
+                while let Some(key) = queue.get().await {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    seen.push(key);
+                    queue.done(&key);
+                }
+                seen
+            }
+        });
+        let started = Instant::now();
+        queue.drain().await;
+        assert_eq!(started.elapsed().as_secs(), 3);
+        queue.add(4);
+        assert_eq!(worker.await.unwrap(), [0, 1, 2]);
+    });
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add(u8),
+    Later(u8, u8),
+    Get,
+    Done(u8),
+    Wait(u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..5_u8).prop_map(Step::Add),
+        (0..5_u8, 0..4_u8).prop_map(|(key, seconds)| Step::Later(key, seconds)),
+        Just(Step::Get),
+        (0..5_u8).prop_map(Step::Done),
+        (0..4_u8).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 0..60)
+}
+
+proptest! {
+    /// Nothing is lost, nothing is handed out twice at a time, and nothing comes that was not added.
+    #[test]
+    fn every_key_that_was_added_is_worked_on_afterwards(steps in steps()) {
+        run(async {
+            let queue: Queue<u8> = Queue::default();
+            let mut working: Vec<u8> = Vec::new();
+            let mut wanted: HashSet<u8> = HashSet::new();
+            let mut later: HashMap<u8, Instant> = HashMap::new();
+            for step in steps {
+                let now = Instant::now();
+                wanted.extend(later.extract_if(|_, at| *at <= now).map(|(key, _)| key));
+                match step {
+                    Step::Add(key) | Step::Later(key, 0) => {
+                        queue.add(key);
+                        wanted.insert(key);
+                    }
+                    Step::Later(key, seconds) => {
+                        let delay = Duration::from_secs(seconds.into());
+                        queue.add_after(key, delay);
+                        let at = later.entry(key).or_insert(now + delay);
+                        *at = (*at).min(now + delay);
+                    }
+                    Step::Get => {
+                        if let Some(key) = next(&queue).await {
+                            assert!(!working.contains(&key), "{key} is handed out twice");
+                            assert!(wanted.remove(&key), "{key} was not added");
+                            working.push(key);
+                        } else {
+                            assert!(wanted.iter().all(|key| working.contains(key)), "{wanted:?} is lost");
+                        }
+                    }
+                    Step::Done(key) => {
+                        queue.done(&key);
+                        working.retain(|it| *it != key);
+                    }
+                    Step::Wait(seconds) => tokio::time::advance(Duration::from_secs(seconds.into())).await,
+                }
+            }
+        });
+    }
+}

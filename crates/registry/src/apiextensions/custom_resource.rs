@@ -1,0 +1,447 @@
+//! Objects of a custom resource, as one version of its definition describes them.
+//!
+//! [`CustomResource`] is a version of a definition, ready to use: it reads documents (pruned, defaulted), prepares and
+//! validates them, and tells warnings; schema, patterns and rules are compiled once. Follows
+//! `apiextensions-apiserver/pkg/registry/customresource` and the coercion around its decoder. Cells of tables are in
+//! [`printer_columns`]; storage, names and discovery are the server's part.
+
+mod checker;
+mod correlation;
+mod defaults;
+mod email;
+mod embedded;
+mod formats;
+mod lists;
+mod numbers;
+pub mod printer_columns;
+mod prune;
+mod rules;
+mod scale;
+
+use api::field::{ErrorType, Errors, Path};
+use api::json::Value;
+use api::json_path::JsonPath;
+use api::names;
+use api::structural_schema::Schema;
+
+use self::correlation::Correlated;
+use self::rules::Rules;
+pub use self::scale::Scale;
+use crate::admit::{self, Accepted, Document, Refused};
+use crate::document::{Edit, Read};
+use crate::meta;
+use crate::strategy::Context;
+
+/// A version of a definition, ready to use.
+#[derive(Debug)]
+pub struct CustomResource {
+    group: String,
+    version: String,
+    kind: String,
+    is_namespaced: bool,
+    schema: Schema,
+    has_status: bool,
+    scale: Option<Scale>,
+    patterns: checker::Patterns,
+    rules: Option<Rules>,
+    selectable_fields: Vec<SelectableField>,
+}
+
+/// A field that objects can be selected by.
+#[derive(Debug)]
+pub struct SelectableField {
+    /// What users type: the path without its first dot.
+    pub name: String,
+    path: Option<JsonPath>,
+}
+
+impl SelectableField {
+    /// The text of the field in an object; empty where it is missing.
+    #[must_use]
+    pub fn value(&self, object: &Value) -> String {
+        let mut text = String::new();
+        let found = self.path.as_ref().and_then(|path| path.find_first(object));
+        if let Some(found) = found.filter(|it| !matches!(it, api::json_path::Item::Value(Value::Null))) {
+            found.print(&mut text);
+        }
+        text
+    }
+}
+
+/// What validation says.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Why the object is refused.
+    pub errors: Errors,
+    /// What is wrong with parts that are as they were before.
+    pub warnings: Vec<String>,
+}
+
+impl CustomResource {
+    /// Reads a version of a definition.
+    ///
+    /// # Errors
+    /// The definition has no such version, or its schema cannot be read.
+    pub fn new(definition: &Value, version: &str) -> Result<Self, String> {
+        let spec = definition.field("spec");
+        let found = spec.list("versions").iter().find(|it| it.text("name") == version);
+        let found = found.ok_or_else(|| format!("the definition has no version {version}"))?;
+        let schema = match found.field("schema").optional("openAPIV3Schema") {
+            Some(schema) => Schema::from_value(schema).map_err(|error| error.to_string())?,
+            None => Schema { x_preserve_unknown_fields: Some(true), ..Schema::default() },
+        };
+        let subresources = found.field("subresources");
+        let selectable = found.list("selectableFields").iter().map(|field| {
+            let path = field.text("jsonPath");
+            let name = path.strip_prefix('.').unwrap_or(path).to_owned();
+            SelectableField { name, path: JsonPath::parse_column(path).ok() }
+        });
+        Ok(Self {
+            group: spec.text("group").to_owned(),
+            version: version.to_owned(),
+            kind: spec.field("names").text("kind").to_owned(),
+            is_namespaced: spec.text("scope") == "Namespaced",
+            has_status: subresources.has("status"),
+            scale: subresources.optional("scale").map(Scale::read),
+            patterns: checker::patterns_of(&schema),
+            rules: rules::compile(&schema),
+            selectable_fields: selectable.collect(),
+            schema,
+        })
+    }
+
+    /// The schema of the objects.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The scale subresource, if there is one.
+    #[must_use]
+    pub fn scale(&self) -> Option<&Scale> {
+        self.scale.as_ref()
+    }
+
+    /// Whether the status is written on its own.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.has_status
+    }
+
+    /// The fields that objects can be selected by, besides name and namespace.
+    #[must_use]
+    pub fn selectable_fields(&self) -> &[SelectableField] {
+        &self.selectable_fields
+    }
+
+    fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// Reads a document: drops what the schema does not know, and fills in defaults.
+    ///
+    /// # Errors
+    /// Type or metadata do not fit.
+    pub fn read(&self, document: &Value) -> Result<Document, Refused> {
+        let mut object = document.clone();
+        for name in ["kind", "apiVersion"] {
+            if let Some(found) = object.get(name)
+                && found.as_str().is_none()
+            {
+                let found = found.kind();
+                let message = format!(".{name} accessor error: is of the type {found}, expected string");
+                return Err(Refused::Decode(message));
+            }
+        }
+        let mut strict_errors = Vec::new();
+        let metadata = match object.get("metadata") {
+            Some(metadata) => {
+                let (normal, unknown) = embedded::decode_metadata(metadata).map_err(Refused::Decode)?;
+                strict_errors.extend(unknown.into_iter().map(|path| format!("metadata.{path}")));
+                Some(normal)
+            }
+            None => None,
+        };
+        let pruned = prune::prune_reporting(&mut object, &self.schema);
+        defaults::drop_nulls(&mut object, Some(&self.schema));
+        let mut dropped = Vec::new();
+        embedded::coerce(&mut object, &self.schema, &Path::ROOT, &mut dropped)
+            .map_err(|error| Refused::Decode(error.to_string()))?;
+        dropped.sort();
+        strict_errors.extend(pruned);
+        strict_errors.extend(dropped);
+        if let Some(metadata) = metadata {
+            object.set("metadata", metadata);
+        }
+        defaults::apply(&mut object, &self.schema);
+        let strict_errors = strict_errors.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+        Ok(Document { object, strict_errors })
+    }
+
+    /// What a stored object is today: the schema may have changed since it was written.
+    pub fn refresh(&self, object: &mut Value) {
+        prune::prune(object, &self.schema);
+        defaults::drop_nulls(object, Some(&self.schema));
+        defaults::apply(object, &self.schema);
+    }
+
+    /// Fills in defaults.
+    pub fn default(&self, object: &mut Value) {
+        defaults::apply(object, &self.schema);
+    }
+
+    /// Whether there are rules.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Drops what the schema does not know: what is left of an object of another version.
+    pub fn prune(&self, object: &mut Value) {
+        prune::prune(object, &self.schema);
+    }
+
+    /// Resets what users may not set in a new object.
+    pub fn prepare_create(&self, object: &mut Value) {
+        if self.has_status {
+            object.unset("status");
+        }
+        object.make("metadata").set("generation", 1_i64);
+    }
+
+    /// Keeps what an update of the whole object, or of its status, may not change.
+    pub fn prepare_update(&self, object: &mut Value, old: &Value, subresource: Option<&str>) {
+        if subresource == Some("status") {
+            let status = object.get("status").cloned();
+            let managed_fields = object.field("metadata").get("managedFields").cloned();
+            *object = old.clone();
+            match status {
+                Some(status) => object.set("status", status),
+                None => object.unset("status"),
+            }
+            match managed_fields {
+                Some(managed_fields) => object.make("metadata").set("managedFields", managed_fields),
+                None => object.make("metadata").unset("managedFields"),
+            }
+            return;
+        }
+        if self.has_status {
+            match old.get("status") {
+                Some(status) => object.set("status", status.clone()),
+                None => object.unset("status"),
+            }
+        }
+        let generation = old.field("metadata").int("generation");
+        let generation = if has_changed(object, old) { generation.saturating_add(1) } else { generation };
+        if generation > 0 {
+            object.make("metadata").set("generation", generation);
+        }
+    }
+
+    /// What is wrong with a new object.
+    #[must_use]
+    pub fn validate_create(&self, object: &Value) -> Verdict {
+        let mut errors = self.validate_type(object);
+        if !errors.is_empty() {
+            return Verdict { errors, warnings: Vec::new() };
+        }
+        let metadata = object.field("metadata");
+        let at = Path::new("metadata");
+        meta::validate_common(metadata, self.is_namespaced, names::dns1123_subdomain, &at, &mut errors);
+        checker::check(object, &self.schema, None, &self.patterns, &Path::NIL, &mut errors);
+        if let Some(scale) = &self.scale {
+            scale.validate_spec(object, &mut errors);
+            scale.validate_status(object, &mut errors);
+        }
+        embedded::validate(object, &self.schema, &Path::ROOT, &mut errors);
+        lists::validate(object, &self.schema, &Path::ROOT, &mut errors);
+        self.run_rules(object, None, errors)
+    }
+
+    /// What is wrong with a change of the whole object, or of its status.
+    #[must_use]
+    pub fn validate_update(&self, object: &Value, old: &Value, subresource: Option<&str>) -> Verdict {
+        let (metadata, old_metadata, at) = (object.field("metadata"), old.field("metadata"), Path::new("metadata"));
+        let mut errors = Errors::new();
+        meta::validate_common(metadata, self.is_namespaced, names::path_segment, &at, &mut errors);
+        meta::validate_update_common(metadata, old_metadata, &at, &mut errors);
+        let wrong_type = self.validate_type(object);
+        if !wrong_type.is_empty() {
+            errors.append(wrong_type);
+            return Verdict { errors, warnings: Vec::new() };
+        }
+        // Kubernetes: the strategy of custom resources looks at the metadata once more.
+        meta::validate_update_common(metadata, old_metadata, &at, &mut errors);
+        let correlated = Correlated { new: object, old, schema: &self.schema };
+        if subresource == Some("status") {
+            self.validate_status(object, correlated, &mut errors);
+        } else {
+            checker::check(object, &self.schema, Some(correlated), &self.patterns, &Path::NIL, &mut errors);
+            if let Some(scale) = &self.scale {
+                scale.validate_spec(object, &mut errors);
+                scale.validate_status(object, &mut errors);
+            }
+            embedded::validate(object, &self.schema, &Path::ROOT, &mut errors);
+        }
+        let mut repeated = Errors::new();
+        lists::validate(old, &self.schema, &Path::ROOT, &mut repeated);
+        if repeated.is_empty() {
+            lists::validate(object, &self.schema, &Path::ROOT, &mut errors);
+        }
+        self.run_rules(object, Some(correlated), errors)
+    }
+
+    fn validate_status(&self, object: &Value, correlated: Correlated<'_>, errors: &mut Errors) {
+        if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
+            checker::check(status, schema, correlated.key("status"), &self.patterns, &Path::new("status"), errors);
+        }
+        if let Some(scale) = &self.scale {
+            scale.validate_status(object, errors);
+        }
+    }
+
+    fn validate_type(&self, object: &Value) -> Errors {
+        let mut errors = Errors::new();
+        let expected = self.api_version();
+        for (name, expected) in [("kind", self.kind.as_str()), ("apiVersion", expected.as_str())] {
+            let found = object.text(name);
+            if found != expected {
+                errors.invalid(Path::new(name), found, format!("must be {expected}"));
+            }
+        }
+        errors
+    }
+
+    /// Rules expect values of the right form: after other errors they are not run.
+    fn run_rules(&self, object: &Value, old: Option<Correlated<'_>>, mut errors: Errors) -> Verdict {
+        let Some(rules) = &self.rules else { return Verdict { errors, warnings: Vec::new() } };
+        let blocks = |error_type: ErrorType| {
+            use ErrorType as E;
+            matches!(error_type, E::NotSupported | E::Required | E::TooLong | E::TooMany | E::TypeInvalid)
+        };
+        if errors.iter().any(|error| blocks(error.error_type)) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            errors.invalid(Path::NIL, Value::Null, detail);
+            return Verdict { errors, warnings: Vec::new() };
+        }
+        let outcome = rules::run(rules, object, old);
+        errors.append(outcome.errors);
+        Verdict { errors, warnings: outcome.warnings }
+    }
+
+    /// What a user should know about an object that is accepted.
+    #[must_use]
+    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let finalizers = |object: &Value| -> Vec<String> {
+            object.field("metadata").texts("finalizers").map(ToOwned::to_owned).collect()
+        };
+        let before = old.map(finalizers).unwrap_or_default();
+        let mut added: Vec<String> = finalizers(object).into_iter().filter(|it| !before.contains(it)).collect();
+        added.sort();
+        added.dedup();
+        added.iter().flat_map(|finalizer| finalizer_warnings(finalizer)).collect()
+    }
+
+    /// Admits a new object: the steps of a server without its admission plugins, for tools and tests.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn create(&self, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+        let Document { mut object, strict_errors } = self.read(document)?;
+        has_type(&object)?;
+        let mut warnings = admit::fill_metadata(&mut object, context);
+        admit::check_namespace(self.is_namespaced, &mut object, context)?;
+        self.prepare_create(&mut object);
+        self.refuse(&object, self.validate_create(&object).errors, &strict_errors)?;
+        warnings.extend(self.warnings(&object, None));
+        canonicalize(&mut object);
+        self.refresh(&mut object);
+        Ok(Accepted { object, warnings, strict_errors })
+    }
+
+    /// Admits a change, as [`CustomResource::create`] admits a new object. `old` is as stored.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn update(
+        &self,
+        document: &Value,
+        old: &Value,
+        subresource: Option<&str>,
+        context: &Context<'_>,
+    ) -> Result<Accepted, Refused> {
+        let Document { mut object, strict_errors } = self.read(document)?;
+        has_type(&object)?;
+        let mut warnings = admit::merge_owners(object.make("metadata"));
+        admit::check_namespace(self.is_namespaced, &mut object, context)?;
+        let generation = old.field("metadata").field("generation").clone();
+        object.make("metadata").set("generation", generation);
+        self.prepare_update(&mut object, old, subresource);
+        admit::keep_metadata(&mut object, old);
+        self.refuse(&object, self.validate_update(&object, old, subresource).errors, &strict_errors)?;
+        if subresource.is_none() {
+            warnings.extend(self.warnings(&object, Some(old)));
+        }
+        canonicalize(&mut object);
+        self.refresh(&mut object);
+        Ok(Accepted { object, warnings, strict_errors })
+    }
+
+    fn refuse(&self, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let kind = format!("{}.{}", self.kind, self.group);
+        let message = errors.invalid_message(&kind, object.field("metadata").text("name"));
+        Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
+    }
+}
+
+/// Numbers as storage keeps them: a float that is written like an integer comes back as one.
+pub fn canonicalize(value: &mut Value) {
+    match value {
+        Value::Float(number) => {
+            let number = number.get();
+            let whole = numbers::truncated(number).filter(|_| number.fract() == 0.0);
+            *value = whole.map_or_else(|| number.into(), Value::Int);
+        }
+        Value::Array(items) => items.iter_mut().for_each(canonicalize),
+        Value::Object(fields) => fields.values_mut().for_each(canonicalize),
+        _ => {}
+    }
+}
+
+/// A document that does not say what it is cannot be handled.
+fn has_type(object: &Value) -> Result<(), Refused> {
+    for (name, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if object.text(name).is_empty() {
+            let why = format!("Object '{shown}' is missing in 'object has no {name} field'");
+            return Err(Refused::Internal(format!("Internal error occurred: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether anything but the metadata differs.
+fn has_changed(object: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (object.as_object(), old.as_object()) else { return true };
+    let is_other = |key: &str| key != "metadata";
+    let count = |fields: &api::json::Object| fields.keys().filter(|key| is_other(key)).count();
+    count(new) != count(old)
+        || new.iter().any(|(key, value)| is_other(key) && old.get(key).is_none_or(|before| before != value))
+}
+
+/// Finalizers should say whose they are.
+fn finalizer_warnings(finalizer: &str) -> Vec<String> {
+    let shown = format!("metadata.finalizers: {}", api::go_text::quote(finalizer));
+    let mut warnings: Vec<String> =
+        names::qualified_name(finalizer).into_iter().map(|complaint| format!("{shown}: {complaint}")).collect();
+    let is_standard = matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes");
+    if !finalizer.contains('/') && !is_standard {
+        let including = if finalizer.contains('.') { " including a path (/)" } else { "" };
+        warnings.push(format!(
+            "{shown}: prefer a domain-qualified finalizer name{including} to avoid accidental conflicts with other finalizer writers"
+        ));
+    }
+    warnings
+}

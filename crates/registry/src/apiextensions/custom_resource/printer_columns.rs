@@ -1,0 +1,391 @@
+//! The columns that a definition adds to the table of its objects: by path, or by expression (KEP-4595).
+//!
+//! Paths and expressions are compiled once for the table; cells are typed by their column. An expression that fails
+//! leaves its cell empty, as a path does that finds nothing. What expressions may cost is limited for each cell, and by
+//! a [`Budget`] for all cells of a request. Headers and rows of the table itself are the server's part.
+
+mod text;
+
+use std::time::Duration;
+
+use api::age::human_duration;
+use api::go_text::quote;
+use api::json::Value;
+use api::json_path::{Item, JsonPath};
+use api::structural_schema::Schema;
+use api::time::Timestamp;
+use cel::program::{Evaluation, Limits};
+use cel::value::{ErrorKind, Value as CelValue};
+use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::environments::Dialect;
+use cel_kubernetes::environments::printer_column::{self, LIMITS, Object};
+use cel_kubernetes::schema::TypedSchema;
+
+use crate::document::Read;
+
+/// What expressions of the tables of one request may cost together, where nobody says otherwise.
+pub const REQUEST_COST_DEFAULT: u64 = 100_000_000;
+
+/// Who applies a definition is told of expressions that may cost more than this.
+pub const ESTIMATE_WARNING: u64 = 10_000_000;
+
+/// The columns of a table behind its name column.
+#[derive(Debug)]
+pub struct Columns {
+    columns: Vec<Column>,
+    /// What expressions see of an object.
+    schema: Option<TypedSchema>,
+}
+
+/// One column.
+#[derive(Debug)]
+pub struct Column {
+    /// What stands above it.
+    pub name: String,
+    /// What its cells are: `string`, `integer`, `number`, `boolean` or `date`.
+    pub column_type: String,
+    /// How clients may show it.
+    pub format: String,
+    /// What it tells.
+    pub description: String,
+    /// 0 is always shown, more in the wide form.
+    pub priority: i64,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Path(JsonPath),
+    Expression { text: String, program: Box<Compiled> },
+}
+
+/// What the expressions of one request may still cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    left: u64,
+    is_exceeded: bool,
+}
+
+impl Budget {
+    /// A budget of so much.
+    #[must_use]
+    pub const fn new(cost: u64) -> Self {
+        Self { left: cost, is_exceeded: false }
+    }
+
+    /// Whether cells were left empty because it was spent.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded
+    }
+}
+
+/// What the expressions of a column did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How often it was evaluated.
+    pub evaluations: u64,
+    /// How often that failed.
+    pub errors: u64,
+    /// What it cost.
+    pub cost: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// How many cells were left empty because the budget was spent.
+    pub skipped: u64,
+    /// Why it failed for the first time, and on which object.
+    pub first_error: Option<Failure>,
+}
+
+/// An expression that failed on an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The namespace of the object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Why.
+    pub message: String,
+}
+
+/// What filling cells takes from outside.
+pub struct Request<'r> {
+    /// What dates are compared with.
+    pub now: Timestamp,
+    /// What expressions may still cost.
+    pub budget: Budget,
+    /// What columns did; one for each, made when the first cell is filled.
+    pub tallies: Vec<Tally>,
+    /// A clock that does not go back.
+    pub clock: &'r dyn Fn() -> Duration,
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("now", &self.now).field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+impl<'r> Request<'r> {
+    /// With a whole budget and nothing done.
+    pub fn new(now: Timestamp, cost: u64, clock: &'r dyn Fn() -> Duration) -> Self {
+        Self { now, budget: Budget::new(cost), tallies: Vec::new(), clock }
+    }
+}
+
+impl Columns {
+    /// The columns of a version of a definition. Without any, there is the age.
+    ///
+    /// The table ends before the first column that cannot be compiled, which the second result names. Columns with an
+    /// expression are left out where those are not allowed.
+    #[must_use]
+    pub fn of_version(version: &Value, allows_expressions: bool) -> (Self, Option<String>) {
+        let shown: Vec<&Value> = version
+            .list("additionalPrinterColumns")
+            .iter()
+            .filter(|column| allows_expressions || column.text("expression").is_empty())
+            .collect();
+        if shown.is_empty() {
+            let age = api::json!({
+                "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE
+            });
+            return Self::new(&[&age], None);
+        }
+        let schema = version.field("schema").optional("openAPIV3Schema");
+        Self::new(&shown, schema)
+    }
+
+    /// The columns of a table, typed by the schema of the objects.
+    #[must_use]
+    pub fn new(definitions: &[&Value], schema: Option<&Value>) -> (Self, Option<String>) {
+        let mut columns = Self { columns: Vec::with_capacity(definitions.len()), schema: None };
+        let mut environment = None;
+        for definition in definitions {
+            let (path, expression) = (definition.text("jsonPath"), definition.text("expression"));
+            let source = if expression.is_empty() {
+                match JsonPath::parse_column(path) {
+                    Ok(path) => Source::Path(path),
+                    Err(_) => return (columns, Some(format!("unrecognized column definition {}", quote(path)))),
+                }
+            } else {
+                if environment.is_none() {
+                    match typed(schema) {
+                        Ok((schema, made)) => (columns.schema, environment) = (Some(schema), Some(made)),
+                        Err(error) => return (columns, Some(compilation_error(&error))),
+                    }
+                }
+                let compiled = environment.as_ref().map(|environment| environment.compile(expression));
+                match compiled {
+                    Some(Ok(program)) => Source::Expression { text: expression.to_owned(), program: Box::new(program) },
+                    Some(Err(error)) => return (columns, Some(compilation_error(&error.to_string()))),
+                    None => return (columns, None),
+                }
+            };
+            let description = match (definition.text("description"), &source) {
+                ("", Source::Path(_)) => format!("Custom resource definition column (in JSONPath format): {path}"),
+                ("", Source::Expression { text, .. }) => {
+                    format!("Custom resource definition column (in CEL format): {text}")
+                }
+                (text, _) => text.to_owned(),
+            };
+            columns.columns.push(Column {
+                name: definition.text("name").to_owned(),
+                column_type: definition.text("type").to_owned(),
+                format: definition.text("format").to_owned(),
+                description,
+                priority: definition.int("priority"),
+                source,
+            });
+        }
+        (columns, None)
+    }
+
+    /// The columns in order.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The cells of an object, in the order of the columns.
+    pub fn cells(&self, object: &Value, request: &mut Request<'_>) -> Vec<Value> {
+        if request.tallies.len() < self.columns.len() {
+            request.tallies.resize(self.columns.len(), Tally::default());
+        }
+        let mut cells = Vec::with_capacity(self.columns.len().saturating_add(1));
+        let mut before = None;
+        for (column, tally) in self.columns.iter().zip(&mut request.tallies) {
+            let cell = match &column.source {
+                Source::Path(path) => {
+                    before = None;
+                    path_cell(path.find_first(object), &column.column_type, request.now)
+                }
+                Source::Expression { program, .. } => {
+                    let Some(schema) = &self.schema else { continue };
+                    if request.budget.is_exceeded {
+                        tally.skipped = tally.skipped.saturating_add(1);
+                        cells.push(Value::Null);
+                        continue;
+                    }
+                    let start = before.unwrap_or_else(|| (request.clock)());
+                    let input = Object { schema, document: object };
+                    let cell = expression_cell(program, &input, column, request.now, &mut request.budget, tally);
+                    let end = (request.clock)();
+                    tally.time = tally.time.saturating_add(end.saturating_sub(start));
+                    before = Some(end);
+                    cell
+                }
+            };
+            cells.push(cell);
+        }
+        cells
+    }
+}
+
+impl Column {
+    /// The expression, if it has one.
+    #[must_use]
+    pub fn expression(&self) -> Option<&str> {
+        match &self.source {
+            Source::Path(_) => None,
+            Source::Expression { text, .. } => Some(text),
+        }
+    }
+
+    /// What one evaluation costs at most, as far as the schema tells.
+    #[must_use]
+    pub fn estimated_cost(&self) -> Option<u64> {
+        match &self.source {
+            Source::Path(_) => None,
+            Source::Expression { program, .. } => Some(program.cost().max),
+        }
+    }
+}
+
+/// What Kubernetes says about the creation timestamp.
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+fn compilation_error(error: &str) -> String {
+    format!("CEL compilation error {}", quote(error))
+}
+
+fn typed(schema: Option<&Value>) -> Result<(TypedSchema, cel_kubernetes::compile::Environment), String> {
+    let no_type = || "the schema gives the object no type".to_owned();
+    let schema = Schema::from_value(schema.ok_or_else(no_type)?).map_err(|error| error.to_string())?;
+    let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME).ok_or_else(no_type)?;
+    let environment = printer_column::environment(Dialect::CELPLANE, &typed).map_err(|error| error.to_string())?;
+    Ok((typed, environment))
+}
+
+fn path_cell(found: Option<Item<'_>>, column_type: &str, now: Timestamp) -> Value {
+    let Some(found) = found else { return Value::Null };
+    if column_type == "string" {
+        return match found {
+            Item::Value(Value::Null) => "<no value>".into(),
+            found => {
+                let mut text = String::new();
+                found.print(&mut text);
+                text.into()
+            }
+        };
+    }
+    let Item::Value(value) = found else { return Value::Null };
+    match (column_type, value) {
+        ("integer", Value::Int(number)) => (*number).into(),
+        ("integer", Value::Float(number)) => go_integer(number.get()).into(),
+        ("number", Value::Int(_) | Value::Float(_)) => value.as_f64().unwrap_or_default().into(),
+        ("boolean", Value::Bool(truth)) => (*truth).into(),
+        ("date", Value::String(text)) => match text.as_str() {
+            // Kubernetes: these texts stand for no time.
+            "" | "null" => "<unknown>".into(),
+            text => Timestamp::parse(text).map_or_else(|_| "<invalid>".to_owned(), |time| age(time, now)).into(),
+        },
+        _ => Value::Null,
+    }
+}
+
+/// A float as Go makes it an integer: toward zero, and the least one where it does not fit.
+fn go_integer(number: f64) -> i64 {
+    super::numbers::truncated(number).unwrap_or(i64::MIN)
+}
+
+fn age(time: Timestamp, now: Timestamp) -> String {
+    if time.is_zero() {
+        return "<unknown>".to_owned();
+    }
+    let nanos = i128::from(now.seconds)
+        .saturating_sub(i128::from(time.seconds))
+        .saturating_mul(1_000_000_000)
+        .saturating_add(i128::from(now.nanos))
+        .saturating_sub(i128::from(time.nanos));
+    // Go counts whole seconds toward zero.
+    let seconds = nanos.checked_div(1_000_000_000).unwrap_or_default();
+    human_duration(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
+fn expression_cell(
+    program: &Compiled,
+    input: &Object<'_>,
+    column: &Column,
+    now: Timestamp,
+    budget: &mut Budget,
+    tally: &mut Tally,
+) -> Value {
+    let limit = LIMITS.runtime_cost.min(budget.left);
+    let Evaluation { result, cost } = program.eval_within(input, Limits::cost(limit));
+    tally.evaluations = tally.evaluations.saturating_add(1);
+    tally.cost = tally.cost.saturating_add(cost);
+    budget.left = budget.left.saturating_sub(cost);
+    let error = match result {
+        Ok(value) => match typed_cell(&value, &column.column_type, now) {
+            Ok(cell) => return cell,
+            Err(message) => message,
+        },
+        Err(error) if error.kind() == ErrorKind::CostLimit && limit < LIMITS.runtime_cost => {
+            budget.left = 0;
+            budget.is_exceeded = true;
+            "the cost budget of the request's tables is exceeded".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    tally.errors = tally.errors.saturating_add(1);
+    if tally.first_error.is_none() {
+        let metadata = input.document.field("metadata");
+        tally.first_error = Some(Failure {
+            namespace: metadata.text("namespace").to_owned(),
+            name: metadata.text("name").to_owned(),
+            generation: metadata.int("generation"),
+            message: error,
+        });
+    }
+    Value::Null
+}
+
+/// The cell of a value; the error says that the value is none of the column's type.
+fn typed_cell(value: &CelValue<'_>, column_type: &str, now: Timestamp) -> Result<Value, String> {
+    let misfit = || format!("a value of type {} does not fit a column of type {column_type}", value.type_name());
+    match (column_type, value) {
+        (_, CelValue::Null | CelValue::Optional(None)) => Ok(Value::Null),
+        (_, CelValue::Error(error)) => Err(error.to_string()),
+        (_, CelValue::Optional(Some(value))) => typed_cell(value, column_type, now),
+        ("string", CelValue::String(text)) => Ok(text.as_str().into()),
+        ("string", value) => text::of(value).map(Value::from),
+        ("integer", CelValue::Int(number)) => Ok((*number).into()),
+        ("integer", CelValue::Uint(number)) => i64::try_from(*number).map(Value::from).map_err(|_| misfit()),
+        ("number", CelValue::Int(number)) => Ok(Value::Int(*number)),
+        #[expect(clippy::cast_precision_loss, reason = "the nearest float is what a number column shows")]
+        ("number", CelValue::Uint(number)) => Ok((*number as f64).into()),
+        ("number", CelValue::Double(number)) if number.is_finite() => Ok((*number).into()),
+        ("boolean", CelValue::Bool(truth)) => Ok((*truth).into()),
+        ("date", CelValue::Timestamp(time)) => {
+            let time = Timestamp { seconds: time.seconds(), nanos: time.subsecond_nanoseconds() };
+            Ok(age(time, now).into())
+        }
+        ("date", CelValue::String(text)) => {
+            let time = Timestamp::parse(text).map_err(|error| error.to_string())?;
+            Ok(age(time, now).into())
+        }
+        _ => Err(misfit()),
+    }
+}

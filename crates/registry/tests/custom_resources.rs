@@ -1,0 +1,370 @@
+//! What the reference decides about objects of custom resources, and what stands in their tables.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use api::features::Features;
+use api::json;
+use api::json::Value;
+use api::time::Timestamp;
+use registry::admit::{self, Refused};
+use registry::custom_resource::CustomResource;
+use registry::custom_resource::printer_columns::{Columns, Request};
+use registry::expressions::Environments;
+use registry::resources;
+use registry::strategy::Context;
+
+const NOW: &str = "2000-01-01T00:00:00Z";
+
+fn context<'a>(environments: &'a Environments, features: Features) -> Context<'a> {
+    Context {
+        features,
+        expressions: environments,
+        namespace: "default",
+        now: NOW,
+        uid: "00000000-0000-4000-8000-000000000001",
+        name_suffix: "bcdfg",
+        namespace_allows_admin_access: false,
+    }
+}
+
+/// A definition that was accepted, in its first version; or why it was not.
+type Served = Result<CustomResource, String>;
+
+fn serve(definition: &Value, environments: &Environments) -> Served {
+    let resource = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let context = context(environments, Features::default());
+    let accepted = admit::create(resource, definition, &context).map_err(|refused| refused.to_string())?;
+    CustomResource::new(&accepted.object, "v1")
+}
+
+#[test]
+fn objects_are_decided_as_the_reference_decides() {
+    let environments = Environments::new().unwrap();
+    let mut definitions: HashMap<String, Served> = HashMap::new();
+    let mut table: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for line in include_str!("data/custom_resources.jsonl").lines() {
+        let case = json::parse(line.as_bytes()).unwrap();
+        let id = case.str_at(&["id"]).unwrap().to_owned();
+        let input = case.get("input").unwrap();
+        let definition = input.get("crd").unwrap();
+        let served = definitions.entry(definition.to_string()).or_insert_with(|| serve(definition, &environments));
+        let expected = case.get("expected").unwrap();
+        let difference = check(input, expected, served, &environments);
+        let topic = id.split('/').next().unwrap().to_owned();
+        let row = table.entry(topic).or_default();
+        row.1 += 1;
+        match difference {
+            None => row.0 += 1,
+            Some(difference) => wrong.push(format!("{id}: {difference}")),
+        }
+    }
+    let mut total = (0, 0);
+    for (topic, (passed, all)) in &table {
+        println!("{topic:30} {passed:5} of {all}");
+        total = (total.0 + passed, total.1 + all);
+    }
+    println!("{:30} {:5} of {}", "all", total.0, total.1);
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn check(input: &Value, expected: &Value, served: &Served, environments: &Environments) -> Option<String> {
+    let resource = match served {
+        Ok(resource) => resource,
+        Err(message) => {
+            return (Some(message.as_str()) != expected.str_at(&["crdError"]))
+                .then(|| format!("definition refused: {message}\nexpected {expected}"));
+        }
+    };
+    let context = context(environments, Features::default());
+    let document = input.get("object").unwrap();
+    let result = if input.str_at(&["op"]) == Some("create") {
+        resource.create(document, &context)
+    } else {
+        let mut old = resource.read(input.get("old").unwrap()).unwrap().object;
+        let metadata = old.get_mut("metadata").unwrap().as_object_mut().unwrap();
+        if metadata.get("namespace").is_none() && input.str_at(&["crd", "spec", "scope"]) == Some("Namespaced") {
+            metadata.insert("namespace", context.namespace);
+        }
+        resource.update(document, &old, input.str_at(&["subresource"]), &context)
+    };
+    match result {
+        Ok(accepted) => {
+            if accepted.strict_errors != texts(expected, "strictErrors") {
+                return Some(format!("strict errors {:?}\nexpected {expected}", accepted.strict_errors));
+            }
+            if expected.get("object") != Some(&accepted.object) {
+                return Some(format!("accepted {}\nexpected {expected}", accepted.object));
+            }
+            (accepted.warnings != texts(expected, "warnings"))
+                .then(|| format!("warnings {:?}\nexpected {expected}", accepted.warnings))
+        }
+        Err(Refused::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error))
+            .then(|| format!("decode error {error}\nexpected {expected}")),
+        Err(Refused::Invalid { message, errors, strict_errors }) => {
+            let ours: Vec<String> = errors.iter().map(|it| format!("{} {it}", it.error_type.reason())).collect();
+            let theirs = expected.get("errors").and_then(Value::as_array).unwrap_or_default().iter().map(|it| {
+                let text = |key: &str| it.str_at(&[key]).unwrap();
+                format!("{} {}: {}", text("type"), text("field"), text("body"))
+            });
+            let theirs: Vec<String> = theirs.collect();
+            if ours != theirs {
+                return Some(format!("errors\n  {}\nexpected\n  {}", ours.join("\n  "), theirs.join("\n  ")));
+            }
+            if strict_errors != texts(expected, "strictErrors") {
+                return Some(format!("strict errors {strict_errors:?}\nexpected {expected}"));
+            }
+            (Some(message.as_str()) != expected.str_at(&["message"]))
+                .then(|| format!("message {message}\nexpected {expected}"))
+        }
+        Err(other) => (expected.get("errors").is_some()
+            || Some(other.to_string().as_str()) != expected.str_at(&["message"]))
+        .then(|| format!("{other}\nexpected {expected}")),
+    }
+}
+
+fn texts(expected: &Value, key: &str) -> Vec<String> {
+    let list = expected.get(key).and_then(Value::as_array).unwrap_or_default();
+    list.iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+}
+
+/// The recorded cells are JSON, where a whole float reads as an integer.
+fn same(actual: &Value, expected: &Value) -> bool {
+    actual == expected || (actual.as_f64().is_some() && actual.as_f64() == expected.as_f64())
+}
+
+#[test]
+fn tables_show_what_the_reference_shows() {
+    let now = Timestamp::parse(NOW).unwrap();
+    let mut compared = 0;
+    for line in include_str!("../../api/tests/data/custom_tables.jsonl").lines() {
+        let case = json::parse(line.as_bytes()).unwrap();
+        let (input, expected) = (case.get("input").unwrap(), case.get("expected").unwrap());
+        let definitions: Vec<&Value> =
+            input.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default().iter().collect();
+        let (columns, error) = Columns::new(&definitions, None);
+        assert_eq!(error.as_deref(), expected.str_at(&["newError"]), "{line}");
+        let headers = expected.get("columns").and_then(Value::as_array).unwrap_or_default();
+        for (column, header) in columns.columns().iter().zip(headers.iter().skip(1)) {
+            let shown = json!({
+                "name": (column.name.as_str()), "type": (column.column_type.as_str()),
+                "format": (column.format.as_str()), "description": (column.description.as_str()),
+                "priority": (column.priority)
+            });
+            assert_eq!(&shown, header, "{line}");
+        }
+        let clock = || Duration::ZERO;
+        let mut request = Request::new(now, 0, &clock);
+        let rows = expected.get("rows").and_then(Value::as_array).unwrap_or_default();
+        for (object, row) in input.get("objects").and_then(Value::as_array).unwrap().iter().zip(rows) {
+            let cells = columns.cells(object, &mut request);
+            let expected = row.get("cells").and_then(Value::as_array).unwrap();
+            assert_eq!(cells.len() + 1, expected.len(), "{line}");
+            for (cell, expected) in cells.iter().zip(&expected[1..]) {
+                assert!(same(cell, expected), "{cell} {expected}\n{line}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 250, "{compared}");
+}
+
+/// A version of a definition with one column.
+fn column(column_type: &str, expression: &str) -> Value {
+    let schema = json!({
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {
+            "text": {"type": "string"}, "number": {"type": "integer"}, "half": {"type": "number"},
+            "when": {"type": "string", "format": "date-time"}, "nothing": {"type": "string", "nullable": true},
+            "list": {"type": "array", "items": {"type": "string", "nullable": true}},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}}
+        }}}
+    });
+    json!({"name": "v1", "schema": {"openAPIV3Schema": schema},
+        "additionalPrinterColumns": [{"name": "C", "type": column_type, "expression": expression}]})
+}
+
+#[track_caller]
+fn shows(column_type: &str, expression: &str, expected: Result<Value, &str>) {
+    let object = json!({"metadata": {"name": "w"}, "spec": {
+        "text": "a", "number": 7, "half": 2.5, "when": "1999-12-31T23:00:00Z", "nothing": null,
+        "list": ["x", null, "y"], "map": {"b": 2, "a": 1}
+    }});
+    let (columns, error) = Columns::of_version(&column(column_type, expression), true);
+    assert_eq!(error, None);
+    let clock = || Duration::ZERO;
+    let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 1_000_000, &clock);
+    let cells = columns.cells(&object, &mut request);
+    let tally = &request.tallies[0];
+    assert_eq!(tally.evaluations, 1);
+    match expected {
+        Ok(cell) => assert_eq!((&cells[0], &tally.first_error), (&cell, &None), "{expression}"),
+        Err(message) => {
+            assert_eq!(cells[0], Value::Null, "{expression}");
+            assert_eq!(tally.errors, 1);
+            assert_eq!(tally.first_error.as_ref().map(|it| it.message.as_str()), Some(message), "{expression}");
+        }
+    }
+}
+
+#[test]
+fn values_print_as_people_read_them() {
+    shows("string", "self.spec.text", Ok("a".into()));
+    shows("string", "self.spec.number", Ok("7".into()));
+    shows("string", "[['a', 'b'], ['c']]", Ok("[[a, b], [c]]".into()));
+    shows("string", "{'b': dyn([1]), 'a': dyn(2.5)}", Ok("{a: 2.5, b: [1]}".into()));
+    shows("string", "self.spec.map", Ok("{a: 1, b: 2}".into()));
+    shows("string", "self.spec.list", Ok("[x, null, y]".into()));
+    shows("string", "b'hi'", Ok("aGk=".into()));
+    shows("string", "1234567.0", Ok("1.234567e+06".into()));
+    shows("string", "self.spec.half", Ok("2.5".into()));
+    shows("string", "timestamp('2024-01-02T00:07:10Z') - timestamp('2024-01-01T00:00:00Z')", Ok("24h7m10s".into()));
+    shows("string", "self.spec.when", Ok("1999-12-31T23:00:00Z".into()));
+    shows("string", "null", Ok(Value::Null));
+    shows("string", "self.spec.?text", Ok("a".into()));
+    shows("string", "self.spec.?nothing", Ok(Value::Null));
+    shows("string", "true", Ok("true".into()));
+    shows("string", "type(1)", Ok("int".into()));
+}
+
+#[test]
+fn cells_have_the_type_of_their_column() {
+    shows("integer", "self.spec.number", Ok(7_i64.into()));
+    shows("integer", "3u", Ok(3_i64.into()));
+    shows("integer", "2.5", Err("a value of type double does not fit a column of type integer"));
+    shows("integer", "'7'", Err("a value of type string does not fit a column of type integer"));
+    shows("number", "2.5", Ok(2.5.into()));
+    shows("number", "2", Ok(2_i64.into()));
+    shows("boolean", "self.spec.number == 7", Ok(true.into()));
+    shows("boolean", "1", Err("a value of type int does not fit a column of type boolean"));
+    shows("date", "self.spec.when", Ok("60m".into()));
+    shows("date", "'1999-12-31T00:00:00Z'", Ok("24h".into()));
+    shows("date", "1", Err("a value of type int does not fit a column of type date"));
+    shows("date", "null", Ok(Value::Null));
+}
+
+#[test]
+fn a_failure_leaves_the_cell_empty() {
+    shows("string", "self.spec.list[7]", Err("index out of bounds: 7"));
+    shows("string", "string(1 / (self.spec.number - 7))", Err("division by zero"));
+}
+
+#[test]
+fn budgets_end_a_cell_and_a_request() {
+    let heavy = "[0,1,2,3,4,5,6,7,8,9].map(a, [0,1,2,3,4,5,6,7,8,9].map(b, [0,1,2,3,4,5,6,7,8,9].map(c, [0,1,2,3,4,5,6,7,8,9].map(d, [0,1,2,3,4,5,6,7,8,9].map(e, [0,1,2,3,4,5,6,7,8,9].map(f, a + b + c + d + e + f)))))).size()";
+    let (columns, error) = Columns::of_version(&column("string", heavy), true);
+    assert_eq!(error, None);
+    let object = json!({"metadata": {"name": "w"}});
+    let clock = || Duration::ZERO;
+    let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 2_500_000, &clock);
+    for _ in 0..2 {
+        assert_eq!(columns.cells(&object, &mut request), [Value::Null]);
+        assert!(!request.budget.is_exceeded());
+    }
+    for _ in 0..3 {
+        assert_eq!(columns.cells(&object, &mut request), [Value::Null]);
+        assert!(request.budget.is_exceeded());
+    }
+    let tally = &request.tallies[0];
+    assert_eq!((tally.evaluations, tally.errors, tally.skipped), (3, 3, 2));
+    assert!(tally.cost <= 2_500_100, "{}", tally.cost);
+}
+
+#[test]
+fn without_the_gate_columns_with_expressions_are_left_out() {
+    let mut version = column("string", "self.spec.text");
+    let names = |version: &Value, allowed: bool| -> Vec<String> {
+        let (columns, error) = Columns::of_version(version, allowed);
+        assert_eq!(error, None);
+        columns.columns().iter().map(|it| it.name.clone()).collect()
+    };
+    assert_eq!(names(&version, true), ["C"]);
+    assert_eq!(names(&version, false), ["Age"]);
+    let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut).unwrap();
+    columns.push(json!({"name": "P", "type": "string", "jsonPath": ".spec.text"}));
+    assert_eq!(names(&version, true), ["C", "P"]);
+    assert_eq!(names(&version, false), ["P"]);
+}
+
+/// Definitions of the shape and size of well-known projects: they are accepted, their objects are decided about, and
+/// all their columns print.
+#[test]
+fn large_definitions_load_validate_and_print() {
+    let files = [
+        (include_str!("data/definitions/certificates.jsonl"), CERTIFICATES),
+        (include_str!("data/definitions/servicemonitors.jsonl"), MONITORS),
+        (include_str!("data/definitions/gateways.jsonl"), GATEWAYS),
+        (include_str!("data/definitions/workflows.jsonl"), WORKFLOWS),
+        (include_str!("data/definitions/databases.jsonl"), DATABASES),
+    ];
+    let environments = Environments::new().unwrap();
+    let features = Features::default().with(api::features::Gate::CRDAdditionalPrinterColumnCEL, true);
+    let context = context(&environments, features);
+    let row = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    for (text, table) in files {
+        let lines: Vec<Value> = text.lines().map(|line| json::parse(line.as_bytes()).unwrap()).collect();
+        let definition = admit::create(row, lines[0].get("definition").unwrap(), &context).unwrap().object;
+        let version = &definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap()[0];
+        let resource = CustomResource::new(&definition, version.str_at(&["name"]).unwrap()).unwrap();
+        let (columns, error) = Columns::of_version(version, true);
+        assert_eq!(error, None);
+        let clock = || Duration::ZERO;
+        let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 100_000_000, &clock);
+        let mut rows = vec![columns.columns().iter().map(|it| it.name.clone()).collect::<Vec<_>>().join(" | ")];
+        for line in &lines[1..] {
+            let object = line.get("object").unwrap();
+            match (resource.create(object, &context), line.str_at(&["refused"])) {
+                (Ok(accepted), None) => {
+                    assert_eq!(accepted.strict_errors, Vec::<String>::new());
+                    // The status is written on its own where the definition says so.
+                    let mut shown = accepted.object;
+                    if let (Some(status), Some(fields)) = (object.get("status"), shown.as_object_mut()) {
+                        fields.insert("status", status.clone());
+                    }
+                    let cells = columns.cells(&shown, &mut request);
+                    let cells: Vec<String> =
+                        cells.iter().map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned)).collect();
+                    rows.push(cells.join(" | "));
+                }
+                (Err(refused), Some(expected)) => {
+                    let message = refused.to_string();
+                    assert!(message.contains(expected), "{message}\nexpected {expected}");
+                }
+                (result, expected) => panic!("{result:?} instead of {expected:?}"),
+            }
+        }
+        assert_eq!(rows.join("\n"), table.trim());
+    }
+}
+
+const CERTIFICATES: &str = "
+Ready | Secret | Issuer | Names | Valid | Age
+True | web-tls | Issuer/ca | [www.example.com, example.com] | 2160h0m0s | 0s
+Unknown | new-tls | ClusterIssuer/ca | [] | null | 0s";
+
+const MONITORS: &str = "
+Endpoints | Ports | Labels | First path | Age
+2 | [metrics, 8080] | {app: web, tier: front} | /metrics | 0s";
+
+const GATEWAYS: &str = "
+Class | Address | Programmed | Routes | Listeners | Age
+fast | [10.0.0.7] | True | 5 | [HTTP:80, HTTPS:443] | 0s";
+
+const WORKFLOWS: &str = "
+Status | Duration | Failed | Templates | Age
+Failed | 2m5s | [build.b] | [main, run] | 0s
+Pending | null | [] | [main] | 0s";
+
+const DATABASES: &str = "
+Ready | Version | Users | Lag | Replicas | Age
+2/3 | 17 | [app, admin] | [1.5s] | 3 | 0s";
