@@ -86,10 +86,9 @@ fn repeat(what: &str, count: u64) -> ExitCode {
 async fn work(what: &str, count: u64) -> anyhow::Result<()> {
     let store = Arc::new(Embedded::in_memory(store::Options::default())?);
     let server = Server::start(store, Options { features: Features::default(), ..Options::default() }).await?;
-    let admin = User { name: "admin".to_owned(), groups: vec!["system:masters".to_owned()] };
+    let admin = User::authenticated("admin", &["system:masters"]);
     // Has its rights from roles, not from being the master.
-    let manager =
-        User { name: "system:kube-controller-manager".to_owned(), groups: vec!["system:authenticated".to_owned()] };
+    let manager = User::authenticated("system:kube-controller-manager", &[]);
     let namespace = format!(r#"{{"metadata":{{"name":"{}"}}}}"#, pods::NAMESPACE);
     send(&server, &admin, Method::POST, "/api/v1/namespaces", "", namespace).await?;
     let collection = pods::collection();

@@ -17,12 +17,14 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::FieldValidation;
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 /// So often apply starts over if the object appears or goes meanwhile.
 const ATTEMPTS: usize = 5;
 
 pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> {
-    let (config, mut warnings) = read_request(call)?;
+    let (config, complaints) = read_request(call)?;
+    warnings::add(complaints);
     let dry_run = call.is_dry_run()?;
     let force = call.query.flag("force");
     let versions = ownership::versions(call, subresource);
@@ -30,7 +32,6 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     let (manager, now) = (ownership::manager(call), chance::now().to_string());
     let write = ownership::write(call, &*versions, &api_version, subresource, &manager, &now);
     for attempt in 1..=ATTEMPTS {
-        let mut told = Vec::new();
         let changed = modify(call, dry_run, |old| {
             let mut live = old.clone();
             call.convert(&mut live);
@@ -40,14 +41,11 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             based_on.check_version(call, old)?;
             check_uid(call, &object, old)?;
             let decision = change(call, object, old, subresource, Tracking::Done)?;
-            told = decision.warnings(call, old, subresource);
+            warnings::add(decision.warnings(call, old, subresource));
             Ok(decision)
         });
         match changed.await {
-            Ok(done) => {
-                warnings.extend(told);
-                return Ok(show(call, done)?.with_warnings(warnings));
-            }
+            Ok(done) => return show(call, done),
             Err(failure) if failure.code == 404 && subresource.is_empty() && attempt < ATTEMPTS => {}
             Err(failure) => return Err(failure),
         }
@@ -69,7 +67,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         normalize(call, &mut object);
         call.server.meaning.default(call.resource, &mut object);
         call.server.authorizer.authorize(call.user, asked)?;
-        match insert(call, object, managed_fields, Tracking::Done, dry_run, warnings.clone()).await {
+        match insert(call, object, managed_fields, Tracking::Done, dry_run).await {
             Ok(answer) => return Ok(answer),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}

@@ -13,6 +13,7 @@ use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::stored::Served;
+use crate::warnings;
 
 /// What clients may not set in a new object.
 pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -29,7 +30,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = call.read(payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     check_terminating(call, &decoded.object)?;
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
@@ -46,7 +47,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     let managed_fields = ownership::create(call, &object);
     metadata::remove(&mut object, "managedFields");
-    insert(call, object, managed_fields, Tracking::Update, dry_run, warnings).await
+    insert(call, object, managed_fields, Tracking::Update, dry_run).await
 }
 
 /// Refuses new objects of a definition that is going.
@@ -66,7 +67,6 @@ pub(super) async fn insert(
     managed_fields: Option<Value>,
     tracking: Tracking,
     dry_run: bool,
-    mut warnings: Vec<String>,
 ) -> Result<Answer> {
     let resource = call.resource;
     let stem = metadata::text(&object, "generateName").to_owned();
@@ -91,7 +91,8 @@ pub(super) async fn insert(
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
-        warnings.extend(call.server.meaning.warnings(resource, &object, None, ""));
+        warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
+        admission::charge(call.server, resource, &object, dry_run).await?;
         if let Some(managed_fields) = &managed_fields {
             metadata::set(&mut object, "managedFields", managed_fields.clone());
         }
@@ -99,7 +100,7 @@ pub(super) async fn insert(
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
+            return call.answer_value(201, &object);
         }
         let mut bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         let write = |value| {
@@ -117,7 +118,7 @@ pub(super) async fn insert(
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                return Ok(call.answer(201, &served)?.with_warnings(warnings));
+                return call.answer(201, &served);
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
             Outcome::Conflict { current } => {

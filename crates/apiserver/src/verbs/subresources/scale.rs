@@ -10,14 +10,20 @@ use crate::answer::Answer;
 use crate::apply::{Element, Single, Write, to_parent, to_scale};
 use crate::chance;
 use crate::metadata;
+use crate::negotiation::Form;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::tables;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
-        Some(object) => Ok(Answer::json(200, &scale_of(call, &call.decode(&object))?)),
+        Some(object) => {
+            let scale = scale_of(call, &call.decode(&object))?;
+            let is_table = call.accepted.form == Form::Table;
+            Ok(Answer::json(200, &if is_table { tables::of_scale(call, scale) } else { scale }))
+        }
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }
