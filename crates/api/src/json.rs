@@ -17,7 +17,10 @@ pub(crate) use de::NUMBER_TEXT;
 pub use de::from_value;
 pub use number::Float;
 pub use object::Object;
-pub use parse::{Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict};
+pub use parse::{
+    Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict, parse_without,
+    value_length,
+};
 pub use ser::to_value;
 pub use spans::{Lines, Position, Spans};
 pub use write::{to_pretty_string, to_string, write_string, write_value};

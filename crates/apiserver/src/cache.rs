@@ -75,13 +75,14 @@ pub struct TooOld {
 impl Cache {
     /// Reads everything that is stored and follows the store from there until it is closed.
     ///
-    /// It begins a little in the past, so that watchers who knew the server before it was started again can go on.
+    /// It begins a little in the past, so that watchers who knew the server before it was started again can go on; but
+    /// not where the store was empty at `opened`: then nobody did.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn start(store: Arc<dyn Store>) -> Result<Arc<Self>, store::Error> {
+    pub async fn start(store: Arc<dyn Store>, opened: Revision) -> Result<Arc<Self>, store::Error> {
         let current = store.current_revision().await?;
-        let past = current.saturating_sub(HISTORY).max(1);
+        let past = if opened > 1 { current.saturating_sub(HISTORY).max(1) } else { current };
         let at = |revision| ListOptions { revision, ..ListOptions::default() };
         let mut page = store.list(ROOT, at(Some(past))).await;
         if let Err(store::Error::Compacted { oldest, .. }) = page {
@@ -480,7 +481,7 @@ mod tests {
             }
         };
         put("old").await;
-        let cache = Cache::start(store.clone()).await.unwrap();
+        let cache = Cache::start(store.clone(), 1).await.unwrap();
         let pods = cache.resource("/registry/core/pods/");
         let before = put("before").await;
         cache.reach(before).await.unwrap();

@@ -92,6 +92,16 @@ impl Served {
         self.json.windows(part.len()).any(|window| window == part)
     }
 
+    /// The text of `metadata`.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&[u8]> {
+        // Only kind and version stand before it.
+        const FIELD: &[u8] = b"\"metadata\":";
+        let at = self.json.windows(FIELD.len()).position(|window| window == FIELD)?.checked_add(FIELD.len())?;
+        let rest = self.json.get(at..)?;
+        rest.get(..json::value_length(rest))
+    }
+
     /// The document.
     #[must_use]
     pub fn decode(&self) -> Value {
@@ -127,6 +137,8 @@ mod tests {
         let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"},"data":{"resourceVersion":"","b":"c"}}"#;
         assert_eq!(served.json, expected.as_bytes());
         assert_eq!(served.at_revision(1234).json, expected.replace("42", "1234").as_bytes());
+        let metadata = br#"{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"}"#;
+        assert_eq!(served.metadata(), Some(metadata.as_slice()));
         assert_eq!(Served::new(b"\xff\0\0\0{}", 1), None);
     }
 }

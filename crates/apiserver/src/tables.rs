@@ -3,10 +3,12 @@
 //! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
 
 mod printers;
+mod rows;
 
 use api::json::{Object, Value};
 
 use self::printers::Printer;
+pub(crate) use self::rows::of_stored;
 use crate::answer::Answer;
 use crate::chance;
 use crate::custom::serving::Serving;
@@ -40,6 +42,14 @@ pub(crate) fn of_list(
     let rows: Vec<Value> =
         objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
     Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+}
+
+/// The table of a Scale.
+pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&scale, "resourceVersion"));
+    let row = row(&printers::others::SCALES, call.resource, call.query, &call.accepted.version, scale);
+    table(&call.accepted.version, metadata, Some(&printers::others::SCALES), vec![row])
 }
 
 /// The table that a watch event holds: one row, columns only in the first.
@@ -93,7 +103,7 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &printers::Column) -> Value {
-    let format = if column.name == "Name" { "name" } else { "" };
+    let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
         "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
         "priority": (i64::from(column.priority))

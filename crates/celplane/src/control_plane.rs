@@ -24,6 +24,9 @@ use crate::rotation::Files;
 /// So long a server that starts waits for etcd.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Room for documents that are nested as deep as they may be, also where nothing is optimized.
+const STACK_BYTES: usize = 8 << 20;
+
 /// What the roles that serve the API take from the command line.
 #[derive(clap::Args)]
 pub(crate) struct ServerArguments {
@@ -157,8 +160,12 @@ impl ServerArguments {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        crate::file_limit::raise();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_stack_size(STACK_BYTES)
+            .build()
+            .context("cannot start threads")?;
         runtime.block_on(self.serve(features))
     }
 

@@ -3,6 +3,7 @@
 mod commands;
 mod compile_cache;
 mod control_plane;
+mod file_limit;
 mod gated_uses;
 mod input;
 mod language;

@@ -200,3 +200,27 @@ fn lines_know_every_place_of_a_text() {
         }
     }
 }
+
+#[test]
+fn values_end_where_the_next_thing_starts() {
+    for (text, length) in [
+        ("{\"a\":[1,{}]},x", 12),
+        ("\"a\\\"}\",1", 6),
+        ("12,", 2),
+        ("true}", 4),
+        ("null", 4),
+        ("[]", 2),
+        ("\"\"", 2),
+        ("", 0),
+    ] {
+        assert_eq!(value_length(text.as_bytes()), length, "{text}");
+    }
+}
+
+#[test]
+fn unread_fields_are_passed_over() {
+    let text = br#"{"a":{"x":"}\"","b":1},"x":[{}],"c":[{"x":null},{"d":2,"x":7}]}"#;
+    let value = parse_without(text, &["x"]).unwrap();
+    assert_eq!(to_string(&value), r#"{"a":{"b":1},"c":[{},{"d":2}]}"#);
+    assert_eq!(to_string(&parse_without(br#"{"x":1}"#, &["x"]).unwrap()), "{}");
+}

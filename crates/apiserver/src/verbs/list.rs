@@ -185,6 +185,10 @@ pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) 
     let metadata = list_metadata(call, snapshot, selection);
     match call.accepted.form {
         Form::Table => {
+            if call.custom.is_none() {
+                let objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
+                return Ok(Answer::bytes(200, "application/json", tables::of_stored(call, &objects, metadata)));
+            }
             let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
             tables::of_list(call, 200, objects, metadata)
         }

@@ -32,7 +32,12 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(options: Options) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .thread_stack_size(8 << 20)
+            .build()
+            .unwrap();
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let authority = Authority::generate().unwrap();

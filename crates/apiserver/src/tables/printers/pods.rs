@@ -20,6 +20,33 @@ pub(super) const PRINTER: Printer = Printer {
     cells,
 };
 
+/// What takes most of the room of a pod, and is not shown.
+pub(super) const UNREAD: &[&str] = &[
+    "affinity",
+    "annotations",
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imageID",
+    "labels",
+    "lifecycle",
+    "livenessProbe",
+    "managedFields",
+    "nodeSelector",
+    "ownerReferences",
+    "ports",
+    "readinessProbe",
+    "resources",
+    "securityContext",
+    "startupProbe",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumeMounts",
+    "volumes",
+];
+
 fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let state = State::of(pod);
     let restarts = if state.restarts > 0 && state.last_restart.is_some() {
