@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 
 use super::serving::Definition;
 use super::{Customs, Snapshot};
+use crate::apply::{self, BuiltIn};
 use crate::cache::Cache;
 use crate::chance;
 use crate::metadata;
@@ -166,6 +167,12 @@ impl Controller {
         revision: Revision,
     ) -> Result<Pass, store::Error> {
         let mut document = normal(row, document);
+        if let Some(known) = self.known.get(name) {
+            match managed_fields(row, &known.document, &document) {
+                Some(entries) => metadata::set(&mut document, "managedFields", entries),
+                None => metadata::remove(&mut document, "managedFields"),
+            }
+        }
         let Some(value) = stored::encode(&mut document) else { return Ok(Pass::Settled) };
         let write = Write {
             key: row.key("", name),
@@ -300,6 +307,20 @@ impl Controller {
         }
         customs.install(Snapshot::new(definitions));
     }
+}
+
+/// Who owns the fields of a definition after the server wrote its status.
+fn managed_fields(row: &'static Resource, old: &Value, new: &Value) -> Option<Value> {
+    let (versions, api_version) = (BuiltIn::new(row, "status"), row.api_version("v1"));
+    let write = apply::Write {
+        versions: &versions,
+        api_version: &api_version,
+        kind: row.kind,
+        subresource: "status",
+        manager: "kube-apiserver",
+        now: &chance::now().to_string(),
+    };
+    write.update(old, new)
 }
 
 /// A definition in the order of its type.
