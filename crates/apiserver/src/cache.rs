@@ -481,7 +481,7 @@ mod tests {
             }
         };
         put("old").await;
-        let cache = Cache::start(store.clone()).await.unwrap();
+        let cache = Cache::start(store.clone(), 1).await.unwrap();
         let pods = cache.resource("/registry/core/pods/");
         let before = put("before").await;
         cache.reach(before).await.unwrap();

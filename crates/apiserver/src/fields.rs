@@ -105,6 +105,7 @@ fn offered(resource: &Resource) -> &'static [&'static str] {
     }
     match (resource.group, resource.plural) {
         ("", "pods") => &[
+            "spec.host",
             "spec.nodeName",
             "spec.restartPolicy",
             "spec.schedulerName",
@@ -145,28 +146,34 @@ fn offered(resource: &Resource) -> &'static [&'static str] {
             "reportingController",
             "type",
         ],
-        ("apps", "replicasets") => &["status.replicas"],
         ("batch", "jobs") => &["status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("certificates.k8s.io", "clustertrustbundles") => &["spec.signerName"],
-        ("certificates.k8s.io", "podcertificaterequests") => &["spec.nodeName", "spec.signerName"],
-        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
+        ("certificates.k8s.io", "podcertificaterequests") => &["spec.nodeName", "spec.podName", "spec.signerName"],
+        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver", "spec.pool.name"],
         _ => &[],
     }
 }
 
 fn check(field: &str, resource: &Resource) -> Result<()> {
-    let is_name = matches!(field, "metadata.name" | "metadata.namespace");
     let offered = offered(resource);
+    // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
+    let own_conversion = !offered.is_empty() || resource.custom.is_some();
+    let is_name = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => !own_conversion || resource.namespaced && resource.plural != "podcertificaterequests",
+        _ => false,
+    };
     if is_name || offered.contains(&field) {
         return Ok(());
     }
-    // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
-    let own_conversion = !offered.is_empty() || resource.custom.is_some();
-    Err(Failure::bad_request(if own_conversion {
-        format!("field label not supported: {field}")
-    } else {
-        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    Err(Failure::bad_request(match (resource.group, resource.plural) {
+        ("batch", "jobs") => format!("field label \"{field}\" not supported for Job"),
+        ("resource.k8s.io", "resourceslices") => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {field}")
+        }
+        _ if own_conversion => format!("field label not supported: {field}"),
+        _ => format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
     }))
 }
 
@@ -187,6 +194,8 @@ fn value_of(object: &Value, field: &str) -> String {
         "reportingController" => vec!["reportingComponent"],
         "source" => vec!["source", "component"],
         "status.successful" => vec!["status", "succeeded"],
+        "spec.host" => vec!["spec", "nodeName"],
+        "name" => vec!["metadata", "name"],
         _ => match field.strip_prefix("regarding.") {
             Some(rest) => vec!["involvedObject", rest],
             None => field.split('.').collect(),
@@ -197,6 +206,11 @@ fn value_of(object: &Value, field: &str) -> String {
         None | Some(Value::Null) => match field {
             "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
             "status.successful" | "status.replicas" => "0".to_owned(),
+            "source" => value_of(object, "reportingComponent"),
+            "status.podIP" => {
+                let first = object.at(&["status", "podIPs"]).and_then(Value::as_array).and_then(|all| all.first());
+                first.and_then(|it| it.str_at(&["ip"])).unwrap_or_default().to_owned()
+            }
             _ => String::new(),
         },
         Some(other) => other.to_string(),
@@ -217,6 +231,40 @@ mod tests {
         assert!(!selector.matches(&api::json!({"spec": {"nodeName": "b"}})));
         assert_eq!(Selector::parse("metadata.name=x", pods).unwrap().name(), Some("x"));
         assert!(Selector::parse("spec.hostNetwork=false", pods).unwrap().matches(&pod));
+    }
+
+    #[test]
+    fn recorded_fields_agree() {
+        let (mut count, mut wrong) = (0, Vec::new());
+        for line in include_str!("../tests/data/fields.jsonl").lines() {
+            let case = api::json::parse(line.as_bytes()).unwrap();
+            let (id, input, expected) =
+                (case.str_at(&["id"]).unwrap(), case.get("input").unwrap(), case.get("expected").unwrap());
+            let about = input.get("object").unwrap_or(input);
+            let (api_version, kind) = (about.str_at(&["apiVersion"]).unwrap(), about.str_at(&["kind"]).unwrap());
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let is_it = |it: &&Resource| it.group == group && it.kind == kind && it.versions.contains(&version);
+            let resource = resources::all().iter().find(is_it).unwrap();
+            count += 1;
+            if let Some(label) = input.str_at(&["label"]) {
+                let found = check(label, resource).err().map(|failure| failure.message.clone());
+                if found.as_deref() != expected.str_at(&["error"]) {
+                    wrong.push(format!("{id}: {found:?} instead of {expected}"));
+                }
+                continue;
+            }
+            let of = api::types::by_api_version(api_version, kind).unwrap();
+            let mut object = api::types::decode(of, about).unwrap().value;
+            registry::defaults::apply(of, &mut object, "");
+            for (field, value) in expected.get("fields").and_then(Value::as_object).unwrap().iter() {
+                let found = value_of(&object, field);
+                if Some(found.as_str()) != value.as_str() {
+                    wrong.push(format!("{id}: {field} is {found} instead of {value}"));
+                }
+            }
+        }
+        assert!(count > 130, "{count}");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub use self::certificate::subject;
-use self::service_accounts::{ServiceAccounts, Verified};
+use self::service_accounts::{Refused, ServiceAccounts, Verified};
 use crate::chance;
 
 /// Who asks.
@@ -112,7 +112,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why a token is not accepted.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, String> {
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, Refused> {
         if let Some(user) = certificate {
             return Ok(user.clone());
         }
@@ -121,7 +121,7 @@ impl Authenticator {
         };
         let token = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let Some(token) = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty()) else {
-            return Err(INVALID_TOKEN.to_owned());
+            return Err(Refused::for_good(INVALID_TOKEN));
         };
         self.verify(token, self.service_accounts.audiences()).map(|verified| verified.user)
     }
@@ -130,7 +130,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why it is not accepted, as a review says it.
-    pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<Verified, String> {
+    pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<Verified, Refused> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(user) = tokens.get(token) {
             // A token of the table is for the server itself.
@@ -141,7 +141,7 @@ impl Authenticator {
             }
         }
         let verified = self.service_accounts.verify(token, wanted, chance::now())?;
-        verified.ok_or_else(|| INVALID_TOKEN.to_owned())
+        verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
     }
 }
 

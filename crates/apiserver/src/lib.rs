@@ -40,6 +40,7 @@ pub mod status;
 pub mod stored;
 mod tables;
 mod verbs;
+mod warnings;
 
 pub use body::Body;
 pub use server::{Options, Server};

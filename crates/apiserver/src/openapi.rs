@@ -1,6 +1,7 @@
-//! OpenAPI v3, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
+//! OpenAPI, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
 
 mod schemas;
+pub(crate) mod v2;
 
 use std::collections::BTreeMap;
 

@@ -38,7 +38,7 @@ impl FieldValidation {
             other => {
                 let mut errors = api::field::Errors::new();
                 let at = api::field::Path::new("fieldValidation");
-                errors.not_supported(at, other, &["Ignore", "Strict", "Warn"]);
+                errors.not_supported(at, other, &["", "Ignore", "Strict", "Warn"]);
                 Err(Failure::invalid("meta.k8s.io", options_kind, "", &errors))
             }
         }

@@ -40,6 +40,7 @@ use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
+use crate::warnings;
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -277,9 +278,9 @@ impl Server {
         };
         let gauge = self.metrics.in_flight(kind);
         gauge.add(1);
-        let work = self.routed(parts, body, query, target, &user);
+        let work = warnings::collect(self.routed(parts, body, query, target, &user));
         let result = match tokio::time::timeout(self.options.request_timeout, work).await {
-            Ok(result) => result,
+            Ok((result, warnings)) => Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings)),
             Err(_) => {
                 let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Failure::new(504, "Timeout", message).with_no_details())
@@ -290,14 +291,14 @@ impl Server {
     }
 
     async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
-        if let Ok(user) = self.authenticator.authenticate(headers, certificate) {
-            return Ok(user);
+        let mut user = self.authenticator.authenticate(headers, certificate);
+        if user.as_ref().is_err_and(|refused| refused.by_objects) {
+            // The account may have been made a moment ago, through another server.
+            self.catch_up().await;
+            user = self.authenticator.authenticate(headers, certificate);
         }
-        // The account may have been made a moment ago, through another server.
-        self.catch_up().await;
-        let user = self.authenticator.authenticate(headers, certificate);
-        user.map_err(|error| {
-            debug!(err = error, "Unable to authenticate the request");
+        user.map_err(|refused| {
+            debug!(err = refused.message, "Unable to authenticate the request");
             Failure::unauthorized()
         })
     }
@@ -378,6 +379,9 @@ impl Server {
             return Err(Failure::no_resource());
         }
         let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };
+        if resource.verbs.contains(&verb.name()) {
+            warnings::add(warnings::deprecation(resource, target));
+        }
         let accepted = negotiation::negotiate(&parts.headers)?;
         let body = read_body(body, self.options.body_bytes_max).await?;
         let headers = &parts.headers;

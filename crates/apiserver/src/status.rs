@@ -121,12 +121,21 @@ impl Failure {
     /// The object is not valid.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &Errors) -> Box<Self> {
+        // Events of both groups are one kind inside.
+        let group = if group == "events.k8s.io" { "" } else { group };
         let message = errors.invalid_message(&qualified(kind, group), name);
         let mut failure = Self::new(422, "Invalid", message).about(name, group, kind);
         if let Some(details) = &mut failure.details
             && !errors.is_empty()
         {
-            details.insert("causes", errors.causes());
+            let mut causes: Vec<Value> = Vec::new();
+            for cause in errors.causes() {
+                // What two checks found is told once.
+                if !causes.contains(&cause) {
+                    causes.push(cause);
+                }
+            }
+            details.insert("causes", causes);
         }
         failure
     }

@@ -44,6 +44,14 @@ pub(crate) fn of_list(
     Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
 }
 
+/// The table of a Scale.
+pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::metadata::text(&scale, "resourceVersion"));
+    let row = row(&printers::others::SCALES, call.resource, call.query, &call.accepted.version, scale);
+    table(&call.accepted.version, metadata, Some(&printers::others::SCALES), vec![row])
+}
+
 /// The table that a watch event holds: one row, columns only in the first.
 pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: Value, first: bool) -> Value {
     let printer = printers::of(resource);
@@ -95,7 +103,7 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &printers::Column) -> Value {
-    let format = if column.name == "Name" { "name" } else { "" };
+    let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
         "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
         "priority": (i64::from(column.priority))

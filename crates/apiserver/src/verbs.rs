@@ -277,8 +277,12 @@ pub(crate) struct Selection {
 
 impl Selection {
     fn from_query(query: &Query, resource: &Resource) -> Result<Self> {
-        let labels = labels::Selector::parse(query.get("labelSelector"))
-            .map_err(|error| Failure::bad_request(format!("unable to parse requirement: {error}")))?;
+        let labels = labels::Selector::parse(query.get("labelSelector")).map_err(|error| {
+            let text = error.to_string();
+            let prefix = "unable to parse requirement: ";
+            let text = text.strip_prefix(prefix).unwrap_or(&text);
+            Failure::bad_request(format!("{prefix}{text}"))
+        })?;
         let fields = fields::Selector::parse(query.get("fieldSelector"), resource)?;
         Ok(Self { labels, fields })
     }

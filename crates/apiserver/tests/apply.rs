@@ -2,7 +2,7 @@
 //! or why it was refused.
 //!
 //! The engine runs with the rules of each kind behind it, as the server's verbs do, but with a clock of its own and
-//! without admission. Custom resources get the defaults of their schema, and null where it is not allowed is refused.
+//! without admission.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,11 +14,12 @@
 )]
 
 use api::features::Features;
+use api::field::Errors;
 use api::json::{self, Value};
-use api::structural_schema::{Schema, SchemaOrBool};
 use apiserver::apply::{BuiltIn, Custom, Refusal, Versions, Write, conflict_message, keep_times};
 use apiserver::resources;
 use registry::admit::{self, Refused};
+use registry::custom_resource::CustomResource;
 use registry::expressions::Environments;
 use registry::strategy::Context;
 
@@ -100,30 +101,22 @@ impl Rules for Kind<'_> {
     }
 }
 
-struct CustomKind {
-    schema: Schema,
-    has_status: bool,
-}
+struct CustomKind(CustomResource);
 
 impl CustomKind {
     fn new(definition: &Value) -> Self {
-        let version = &definition.at(&["spec", "versions"]).unwrap().as_array().unwrap()[0];
-        let schema = Schema::from_value(version.at(&["schema", "openAPIV3Schema"]).unwrap()).unwrap();
-        Self { schema, has_status: version.at(&["subresources", "status"]).is_some() }
+        Self(CustomResource::new(definition, "v1").unwrap())
     }
+}
 
-    fn accept(&self, mut object: Value) -> Result<Value, Failure> {
-        default(&self.schema, &mut object);
-        if let Some((path, kind)) = null(&self.schema, &object, String::new()) {
-            let why = format!("Invalid value: \"null\": {path} in body must be of type {kind}: \"null\"");
-            let cause =
-                api::json!({"reason": "FieldValueTypeInvalid", "message": (why.as_str()), "field": (path.as_str())});
-            let name = object.str_at(&["metadata", "name"]).unwrap();
-            let message = format!("Widget.example.com \"{name}\" is invalid: {path}: {why}");
-            return Err(Failure { message, code: Some(422), causes: vec![cause] });
-        }
-        Ok(object)
+/// An object, unless something is wrong with it.
+fn accepted(object: Value, errors: &Errors) -> Result<Value, Failure> {
+    if errors.is_empty() {
+        return Ok(object);
     }
+    let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+    let message = errors.invalid_message("Widget.example.com", name);
+    Err(Failure { message, code: Some(422), causes: errors.causes() })
 }
 
 fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
@@ -133,61 +126,21 @@ fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     parent.as_object_mut().unwrap().insert(*last, value);
 }
 
-fn default(schema: &Schema, value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, schema) in &schema.properties {
-                if let (Some(default), true) = (&schema.default, fields.get(name).is_none_or(Value::is_null)) {
-                    fields.insert(name.as_str(), default.clone());
-                }
-            }
-            for (name, value) in fields.iter_mut() {
-                let additional = match &schema.additional_properties {
-                    Some(SchemaOrBool::Schema(schema)) => Some(&**schema),
-                    _ => None,
-                };
-                if let Some(schema) = schema.properties.get(name).or(additional) {
-                    default(schema, value);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.items_schema() {
-                items.iter_mut().for_each(|item| default(schema, item));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The first null that a schema with a type does not allow.
-fn null(schema: &Schema, value: &Value, path: String) -> Option<(String, String)> {
-    match value {
-        Value::Null if !schema.type_name.is_empty() => Some((path, schema.type_name.clone())),
-        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-            let dot = if path.is_empty() { "" } else { "." };
-            null(schema.properties.get(name)?, value, format!("{path}{dot}{name}"))
-        }),
-        _ => None,
-    }
-}
-
 impl Rules for CustomKind {
     fn versions<'a>(&'a self, subresource: &str) -> Box<dyn Versions + 'a> {
-        let versions = vec![("example.com/v1".to_owned(), Some(&self.schema))];
-        Box::new(Custom::new("Widget", versions, self.has_status, subresource))
+        let versions = vec![("example.com/v1".to_owned(), Some(self.0.schema()))];
+        Box::new(Custom::new("Widget", versions, self.0.has_status(), subresource))
     }
 
     fn create(&self, object: &Value, _now: &str) -> Result<Value, Failure> {
         let mut object = object.clone();
-        if self.has_status {
-            object.as_object_mut().unwrap().remove("status");
-        }
         for (field, value) in [("uid", UID), ("creationTimestamp", CREATED), ("namespace", "default")] {
             set(&mut object, &["metadata", field], value);
         }
-        set(&mut object, &["metadata", "generation"], 1_i64);
-        self.accept(object)
+        self.0.default(&mut object);
+        self.0.prepare_create(&mut object);
+        let errors = self.0.validate_create(&object).errors;
+        accepted(object, &errors)
     }
 
     fn update(&self, object: &Value, old: &Value, subresource: &str, _now: &str) -> Result<Value, Failure> {
@@ -195,41 +148,16 @@ impl Rules for CustomKind {
         for field in ["uid", "creationTimestamp", "namespace", "generation"] {
             set(&mut object, &["metadata", field], old.at(&["metadata", field]).unwrap().clone());
         }
-        if subresource == "status" {
-            let mut written = old.clone();
-            if let Some(status) = object.get("status") {
-                set(&mut written, &["status"], status.clone());
-            }
-            return self.accept(written);
-        }
-        if self.has_status {
-            let fields = object.as_object_mut().unwrap();
-            match old.get("status") {
-                Some(status) => fields.insert("status", status.clone()),
-                None => fields.remove("status"),
-            };
-        }
-        let object = self.accept(object)?;
-        let counted = |object: &Value| {
-            let mut object = object.clone();
-            let fields = object.as_object_mut().unwrap();
-            fields.remove("metadata");
-            if self.has_status {
-                fields.remove("status");
-            }
-            object
-        };
-        let mut object = object;
-        if counted(&object) != counted(old) {
-            let generation = old.at(&["metadata", "generation"]).unwrap().as_i64().unwrap();
-            set(&mut object, &["metadata", "generation"], generation + 1);
-        }
-        Ok(object)
+        self.0.default(&mut object);
+        let part = Some(subresource).filter(|it| !it.is_empty());
+        self.0.prepare_update(&mut object, old, part);
+        let errors = self.0.validate_update(&object, old, part).errors;
+        accepted(object, &errors)
     }
 
     fn read(&self, object: &Value) -> Value {
-        let mut object = object.clone();
-        default(&self.schema, &mut object);
+        let mut object = self.0.read(object).unwrap().object;
+        self.0.default(&mut object);
         object
     }
 }

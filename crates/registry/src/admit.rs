@@ -206,6 +206,12 @@ pub fn validate_update(
     errors
 }
 
+/// What users should know about an object that is accepted.
+#[must_use]
+pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+    (resource.strategy.warn)(object, old, context)
+}
+
 fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strategy::Part> {
     let name = subresource?;
     resource.strategy.subresources.iter().find(|(it, _)| *it == name).map(|(_, part)| *part)

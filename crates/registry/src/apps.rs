@@ -274,7 +274,7 @@ fn validate_deployment_strategy(strategy: &Value, at: &Path<'_>, errors: &mut Er
 }
 
 /// A number that is not negative, or a percentage.
-fn validate_share(value: &Value, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_share(value: &Value, at: Path<'_>, errors: &mut Errors) {
     match value {
         Value::String(text) => {
             for complaint in names::percent(text) {
@@ -298,7 +298,7 @@ fn shown_share(value: &Value) -> BadValue {
     if value.is_null() { BadValue::from(0_i64) } else { value.clone().into() }
 }
 
-fn validate_at_most_all(value: &Value, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_at_most_all(value: &Value, at: Path<'_>, errors: &mut Errors) {
     if percent(value).is_some_and(|it| it > 100) {
         errors.invalid(at, value.clone(), "must not be greater than 100%");
     }

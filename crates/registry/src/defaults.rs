@@ -72,6 +72,15 @@ fn round_up_to_milli(value: &mut Value) {
 
 fn others(package: &str, name: &str, object: &mut Value, now: &str) {
     match (package, name) {
+        ("autoscaling/v2", "HorizontalPodAutoscaler") => {
+            let spec = object.make("spec");
+            spec.set_missing("minReplicas", 1_i64);
+            if spec.list("metrics").is_empty() {
+                let target = api::json!({"type": "Utilization", "averageUtilization": 80_i64});
+                let metric = api::json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+                spec.set("metrics", vec![metric]);
+            }
+        }
         ("storage/v1", "StorageClass") => {
             object.set_missing("reclaimPolicy", "Delete");
             object.set_missing("volumeBindingMode", "Immediate");

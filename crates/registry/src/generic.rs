@@ -15,10 +15,7 @@ use crate::strategy::{Context, PLAIN, Part, Strategy};
 /// Objects with a name and nothing else that is known.
 pub(crate) const NAMED: Strategy = of(validate_subdomain, None);
 
-/// Objects whose names are path segments, such as roles.
-pub(crate) const SEGMENT: Strategy = of(validate_segment, None);
-
-/// Objects whose names are DNS labels that start with a letter, such as services.
+/// Objects whose names are DNS labels, such as services.
 pub(crate) const LABEL: Strategy = of(validate_label, Some(false));
 
 /// Objects with a status that users do not write.
@@ -72,12 +69,8 @@ fn validate_subdomain(object: &Value, context: &Context<'_>, errors: &mut Errors
     validate(object, names::dns1123_subdomain, context, errors);
 }
 
-fn validate_segment(object: &Value, context: &Context<'_>, errors: &mut Errors) {
-    validate(object, names::path_segment, context, errors);
-}
-
 fn validate_label(object: &Value, context: &Context<'_>, errors: &mut Errors) {
-    validate(object, names::dns1035_label, context, errors);
+    validate(object, names::dns1123_label, context, errors);
 }
 
 /// The scope of a kind shows in its objects: those without a namespace have been made so.

@@ -21,6 +21,8 @@ mod document;
 pub mod expressions;
 mod generic;
 mod meta;
+mod policy;
+mod rbac;
 mod render;
 mod resource;
 pub mod resources;

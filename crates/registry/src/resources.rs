@@ -1,7 +1,7 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apiextensions, apps, batch, coordination, core, generic, resource, scheduling, storage};
+use crate::{apiextensions, apps, batch, coordination, core, generic, policy, rbac, resource, scheduling, storage};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -30,6 +30,11 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("batch", "v1", "Job", batch::JOB),
     namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
     namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
+    namespaced("policy", "v1", "PodDisruptionBudget", policy::DISRUPTION_BUDGET),
+    cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", rbac::CLUSTER_ROLE),
+    cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", rbac::CLUSTER_ROLE_BINDING),
+    namespaced("rbac.authorization.k8s.io", "v1", "Role", rbac::ROLE),
+    namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", rbac::ROLE_BINDING),
     cluster("resource.k8s.io", "v1", "DeviceClass", resource::DEVICE_CLASS),
     namespaced("resource.k8s.io", "v1", "ResourceClaim", resource::CLAIM),
     namespaced("resource.k8s.io", "v1", "ResourceClaimTemplate", resource::CLAIM_TEMPLATE),
@@ -50,19 +55,14 @@ pub static RESOURCES: &[Resource] = &[
     cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::NAMED),
     cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS),
     namespaced("apps", "v1", "ControllerRevision", generic::NAMED),
-    namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_STATUS),
-    namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_STATUS),
+    namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
+    namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
     cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", generic::WITH_STATUS),
     namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::NAMED),
     namespaced("networking.k8s.io", "v1", "Ingress", generic::WITH_GENERATION),
     cluster("networking.k8s.io", "v1", "IngressClass", generic::NAMED),
     namespaced("networking.k8s.io", "v1", "NetworkPolicy", generic::WITH_GENERATION),
     cluster("node.k8s.io", "v1", "RuntimeClass", generic::NAMED),
-    namespaced("policy", "v1", "PodDisruptionBudget", generic::WITH_GENERATION),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", generic::SEGMENT),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", generic::SEGMENT),
-    namespaced("rbac.authorization.k8s.io", "v1", "Role", generic::SEGMENT),
-    namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", generic::SEGMENT),
     cluster("storage.k8s.io", "v1", "CSIDriver", generic::NAMED),
     cluster("storage.k8s.io", "v1", "CSINode", generic::NAMED),
     namespaced("storage.k8s.io", "v1", "CSIStorageCapacity", generic::NAMED),

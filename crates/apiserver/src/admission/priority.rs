@@ -42,10 +42,11 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     if given.is_some_and(|given| given != value) {
         return Err(refuse(
             pod,
-            "the integer value of priority must not be provided in pod spec; priority admission controller computed \
-             {value} from the given PriorityClass name"
-                .replace("{value}", &value.to_string())
-                .as_str(),
+            &format!(
+                "the integer value of priority ({}) must not be provided in pod spec; priority admission controller \
+                 computed {value} from the given PriorityClass name",
+                given.unwrap_or_default()
+            ),
         ));
     }
     let given = pod.str_at(&["spec", "preemptionPolicy"]).map(ToOwned::to_owned);

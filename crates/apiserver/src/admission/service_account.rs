@@ -1,22 +1,112 @@
-//! `ServiceAccount`: a pod without an account runs as `default`.
+//! `ServiceAccount`: a pod without an account runs as `default`, and gets the account's token as a volume.
 //!
-//! Accounts that do not exist are not held against the pod: there is no controller that makes `default`, and tokens are
-//! not mounted.
+//! An account that does not exist is refused, with one exception: as long as no controller makes `default` accounts, a
+//! missing `default` is not held against the pod; it then gets no token.
 
 use std::sync::Arc;
 
-use api::json::Value;
+use api::json::{Object, Value};
 
+use crate::chance;
+use crate::metadata;
+use crate::resources;
 use crate::server::Server;
-use crate::status::Result;
+use crate::status::{Failure, Result};
 
-/// Names the account of a new pod.
-pub(super) fn mutate(_server: &Arc<Server>, pod: &mut Value) -> Result<()> {
+/// Where containers expect the token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What the name of the volume begins with.
+const VOLUME_PREFIX: &str = "kube-api-access-";
+/// A little more than an hour: kubelets renew tokens before.
+const EXPIRATION_SECONDS: i64 = 3607;
+
+/// Names the account of a new pod, and mounts its token.
+///
+/// # Errors
+/// 403 if the account does not exist.
+pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
+    if pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
+        return Ok(());
+    }
+    let (pod_name, namespace) = (metadata::text(pod, "name").to_owned(), metadata::text(pod, "namespace").to_owned());
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
-    let named = |spec: &api::json::Object, field: &str| spec.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
+    let named = |spec: &Object, field: &str| spec.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
     let name = named(spec, "serviceAccountName").or_else(|| named(spec, "serviceAccount"));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
     spec.insert("serviceAccountName", name.as_str());
-    spec.insert("serviceAccount", name);
+    spec.insert("serviceAccount", name.as_str());
+    let accounts = resources::find("", "v1", "serviceaccounts");
+    let account = accounts.and_then(|accounts| {
+        server.cache.resource(&accounts.prefix()).get(&accounts.key(&namespace, &name)).map(|account| account.decode())
+    });
+    let Some(account) = account else {
+        if name == "default" {
+            return Ok(());
+        }
+        let why = format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found");
+        return Err(Failure::forbidden("", "pods", &pod_name, &why));
+    };
+    let automount = |value: Option<&Value>| value.and_then(Value::as_bool);
+    let mounts = automount(spec.get("automountServiceAccountToken"))
+        .or_else(|| automount(account.get("automountServiceAccountToken")))
+        .unwrap_or(true);
+    if mounts {
+        mount_token(spec);
+    }
+    let has_secrets = spec.get("imagePullSecrets").and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+    if let (false, Some(secrets)) = (has_secrets, account.get("imagePullSecrets")) {
+        spec.insert("imagePullSecrets", secrets.clone());
+    }
     Ok(())
+}
+
+fn mount_token(spec: &mut Object) {
+    let volumes = spec.get("volumes").and_then(Value::as_array).unwrap_or_default();
+    let mut known = volumes.iter().filter_map(|volume| volume.str_at(&["name"]));
+    let known = known.rfind(|name| name.starts_with(VOLUME_PREFIX)).map(ToOwned::to_owned);
+    let volume = known.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}{}", chance::suffix()));
+    let mut needed = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(container) = container.as_object_mut() else { continue };
+            let mounts = container.get_or_insert("volumeMounts", || Value::Array(Vec::new()));
+            if mounts.is_null() {
+                *mounts = Value::Array(Vec::new());
+            }
+            let Some(mounts) = mounts.as_array_mut() else { continue };
+            if mounts.iter().any(|mount| mount.str_at(&["mountPath"]) == Some(MOUNT_PATH)) {
+                continue;
+            }
+            needed = true;
+            let name = volume.as_str();
+            mounts.push(api::json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH}));
+        }
+    }
+    if !needed || known.is_some() {
+        return;
+    }
+    let volumes = spec.get_or_insert("volumes", || Value::Array(Vec::new()));
+    if volumes.is_null() {
+        *volumes = Value::Array(Vec::new());
+    }
+    if let Some(volumes) = volumes.as_array_mut() {
+        volumes.push(token_volume(&volume));
+    }
+}
+
+/// The token, the certificate of the API server's authority, and the namespace.
+fn token_volume(name: &str) -> Value {
+    api::json!({
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": EXPIRATION_SECONDS, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                ]}}
+            ],
+            "defaultMode": 420
+        }
+    })
 }

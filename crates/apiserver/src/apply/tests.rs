@@ -1,3 +1,4 @@
+//! Who owns what after applies and updates.
 #![allow(clippy::arithmetic_side_effects, reason = "tests")]
 
 use api::structural_schema::Schema;

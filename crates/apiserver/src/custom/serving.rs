@@ -170,6 +170,11 @@ impl Serving {
         Custom::new(self.row.kind, versions.collect(), self.meaning.has_status(), subresource)
     }
 
+    /// All versions of the definition.
+    pub(crate) fn all(&self) -> &[(String, Arc<CustomResource>)] {
+        &self.all
+    }
+
     fn storage_version(&self) -> &'static str {
         self.row.custom.map_or("", |custom| custom.storage_version)
     }

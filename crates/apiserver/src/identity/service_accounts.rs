@@ -57,6 +57,21 @@ pub(crate) struct Verified {
     pub(crate) audiences: Vec<String>,
 }
 
+/// Why a token is not good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// In Kubernetes' words.
+    pub(crate) message: String,
+    /// Whether that was decided by objects that the cache knows, or does not know yet.
+    pub(crate) by_objects: bool,
+}
+
+impl Refused {
+    pub(crate) fn for_good(message: impl Into<String>) -> Self {
+        Self { message: message.into(), by_objects: false }
+    }
+}
+
 /// Issues and checks tokens.
 pub(crate) struct ServiceAccounts {
     cache: Arc<Cache>,
@@ -136,22 +151,23 @@ impl ServiceAccounts {
     /// Who a token is. `None` if it is not one of ours.
     ///
     /// # Errors
-    /// Why one of ours is not good (any more), in Kubernetes' words.
-    pub(crate) fn verify(&self, token: &str, wanted: &[String], now: Timestamp) -> Result<Option<Verified>, String> {
+    /// Why one of ours is not good (any more).
+    pub(crate) fn verify(&self, token: &str, wanted: &[String], now: Timestamp) -> Result<Option<Verified>, Refused> {
         let claims = match self.claims(token) {
             Ok(claims) => claims,
             Err(TokenError::NotOurs) => return Ok(None),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(Refused::for_good(error.to_string())),
         };
         let audiences = audiences_of(&claims);
         let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
         if fitting.is_empty() {
             let list = |list: &[String]| list.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" ");
             let (given, wanted) = (list(&audiences), list(wanted));
-            return Err(format!("token audiences [{given}] is invalid for the target audiences [{wanted}]"));
+            let message = format!("token audiences [{given}] is invalid for the target audiences [{wanted}]");
+            return Err(Refused::for_good(message));
         }
-        check_times(&claims, now)?;
-        let user = self.user(&claims, now)?;
+        check_times(&claims, now).map_err(Refused::for_good)?;
+        let user = self.user(&claims, now).map_err(|message| Refused { message, by_objects: true })?;
         Ok(Some(Verified { user, audiences: fitting }))
     }
 

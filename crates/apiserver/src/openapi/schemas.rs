@@ -40,6 +40,8 @@ impl Schemas {
         }
         schema.insert("type", "object");
         let is_required = |field: &Field| match words {
+            // The descriptions come from Rust types, which always have metadata.
+            _ if field.name == "metadata" => false,
             Some(_) => words_of(field).is_some_and(|it| it.required),
             None => looks_required(field),
         };
@@ -67,7 +69,7 @@ impl Schemas {
     }
 
     fn field(&mut self, field: &'static Field) -> Value {
-        let mut schema = match self.kind(&field.kind) {
+        let mut schema = match self.any(field).unwrap_or_else(|| self.kind(&field.kind)) {
             Value::Object(schema) => schema,
             _ => Object::new(),
         };
@@ -101,6 +103,20 @@ impl Schemas {
             schema.insert("x-kubernetes-patch-strategy", strategy);
         }
         Value::Object(schema)
+    }
+
+    /// A reference to the type of a field that takes any JSON, where that type has a name.
+    fn any(&mut self, field: &Field) -> Option<Value> {
+        let name = match (&field.kind, field.go_type.trim_start_matches('*')) {
+            (Kind::Any, "v1.FieldsV1") => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+            (Kind::Any, "runtime.RawExtension") => "io.k8s.apimachinery.pkg.runtime.RawExtension",
+            _ => return None,
+        };
+        if self.started.insert(name.to_owned()) {
+            self.done.insert(name.to_owned(), api::json!({"type": "object"}));
+        }
+        let reference = format!("#/components/schemas/{name}");
+        Some(api::json!({"$ref": reference}))
     }
 
     fn kind(&mut self, kind: &'static Kind) -> Value {

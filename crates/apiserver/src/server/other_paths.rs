@@ -72,13 +72,26 @@ pub(super) async fn answer(
             let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
             Ok(answer.unwrap_or_else(not_found))
         }
+        ["openapi", "v2"] => {
+            let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+            Ok(crate::openapi::v2::answer(accept.unwrap_or_default()))
+        }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
-            let mut paths: Vec<String> =
-                ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
-                    .map(ToOwned::to_owned)
-                    .to_vec();
+            let mut paths: Vec<String> = [
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/readyz",
+                "/version",
+            ]
+            .map(ToOwned::to_owned)
+            .to_vec();
             for (group, versions) in discovery::all_groups(customs) {
                 for version in versions {
                     paths.push(if group.is_empty() {

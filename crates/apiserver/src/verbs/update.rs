@@ -11,6 +11,7 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::status::{Failure, Result};
+use crate::warnings;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -21,23 +22,21 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let decoded = call.read(payload)?;
-    let mut warnings = payload::check_fields(validation, resource.kind, version, decoded.complaints)?;
+    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     let based_on = BasedOn::of(call, &object)?;
-    let mut told = Vec::new();
     let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
         let decision = change(call, object.clone(), old, subresource, tracking)?;
-        told = decision.warnings(call, old, subresource);
+        warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
     .await?;
-    warnings.extend(told);
-    Ok(show(call, done)?.with_warnings(warnings))
+    show(call, done)
 }
 
 /// The answer after a change.

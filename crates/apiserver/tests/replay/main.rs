@@ -37,6 +37,9 @@ const FILES: &[(&str, &str)] = &[
     ("crd", "managed fields and apply of custom resources"),
     ("protobuf", "forms that are sent as JSON"),
     ("errors", "reviews, quota, protobuf and impersonation"),
+    ("validation", "validation of the kind"),
+    ("defaulting", "defaults of the kind"),
+    ("dra", "claims and slices of devices"),
 ];
 
 #[test]
@@ -44,7 +47,8 @@ fn recorded_answers_agree() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/http");
     let gaps_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/known_gaps.txt");
     let known = std::fs::read_to_string(&gaps_path).unwrap_or_default();
-    let known: Vec<&str> = known.lines().filter_map(|line| line.split(" # ").next()).map(str::trim).collect();
+    let reasons: BTreeMap<&str, &str> = known.lines().filter_map(|line| line.split_once(" # ")).collect();
+    let known: Vec<&str> = reasons.keys().copied().collect();
     let only = std::env::var("CELPLANE_REPLAY").ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let mut report = String::new();
@@ -82,6 +86,7 @@ fn recorded_answers_agree() {
                 }
                 Some(difference) => {
                     file_failed += 1;
+                    let reason = reasons.get(id.as_str()).unwrap_or(reason);
                     let _ = writeln!(list, "{id} # {reason}");
                     all.push(format!("{id}: {difference}"));
                     if !known.contains(&id.as_str()) {

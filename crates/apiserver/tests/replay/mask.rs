@@ -98,6 +98,14 @@ pub(crate) fn mask_words(text: &str) -> String {
             rest = &rest[next.len_utf8()..];
         }
     }
+    // A diff shows the names of Go's internal structs.
+    for start in ["\n@@ ", "\n\u{a0}"] {
+        if let Some(at) = out.find(start) {
+            out.truncate(at);
+        }
+    }
+    let out_trimmed = out.trim_end_matches('\n').len();
+    out.truncate(out_trimmed);
     for start in ["too old resource version: ", "resource version: "] {
         if let Some(at) = out.find(start) {
             let numbers = out[at + start.len()..].to_owned();

@@ -94,6 +94,8 @@ pub enum Call {
 pub enum PlanTime {
     /// Nothing.
     Nothing,
+    /// Nothing, but a call stops at the first operand that fails: cel-go's functions of any number of operands.
+    InTurn,
     /// Computes calls with constant operands once; they still cost what they cost. An error stays one of run time.
     Compute,
     /// Computes calls with one constant operand; they cost nothing, and an error means that there is no program.
@@ -109,6 +111,7 @@ impl fmt::Debug for PlanTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PlanTime::Nothing => "Nothing",
+            PlanTime::InTurn => "InTurn",
             PlanTime::Compute => "Compute",
             PlanTime::Convert => "Convert",
             PlanTime::Prepare(_) => "Prepare",

@@ -21,7 +21,7 @@ pub fn optionals(version: u32) -> Library {
         version: LibraryVersion(version),
         overloads: OVERLOADS,
         singletons: &[],
-        types: vec![("optional_type", Type::optional(Type::Param("V".into())))],
+        types: vec![("optional_type", Type::optional(Type::Dyn))],
         // The first is `optMap`, the second `optFlatMap`.
         macros: if version >= 1 { macros::OPTIONAL } else { macros::OPTIONAL.get(..1).unwrap_or_default() },
         validators: &[],

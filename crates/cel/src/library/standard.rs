@@ -24,8 +24,6 @@ use crate::value::Value;
 
 /// The operators and functions that every environment of CEL has.
 pub fn standard() -> Library {
-    let list = Type::list(Type::Param("A".into()));
-    let map = Type::map(Type::Param("A".into()), Type::Param("B".into()));
     Library {
         name: "stdlib",
         version: LibraryVersion(0),
@@ -37,8 +35,8 @@ pub fn standard() -> Library {
             ("double", Type::Double),
             ("google.protobuf.Duration", Type::Duration),
             ("int", Type::Int),
-            ("list", list),
-            ("map", map),
+            ("list", Type::list(Type::Dyn)),
+            ("map", Type::map(Type::Dyn, Type::Dyn)),
             ("null_type", Type::Null),
             ("string", Type::String),
             ("google.protobuf.Timestamp", Type::Timestamp),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::{int, list, native, since, text, unexpected};
 use crate::checker::{CustomValidator, TypedAst, Validator};
 use crate::cost::Price;
-use crate::env::{Library, LibraryVersion, Overload};
+use crate::env::{Library, LibraryVersion, Overload, PlanTime};
 use crate::source::Issues;
 use crate::value::bounds::check_text;
 use crate::value::{EvalError, Str, Value};
@@ -91,15 +91,21 @@ static OVERLOADS: &[Overload] = &[
     }),
     since(
         1,
-        native("string_format", "string.format(list(dyn)) -> string", price::FORMAT, |operands| {
-            format::format(text(operands, 0)?, list(operands, 1)?, format::Style::Localized).map(Value::string)
-        }),
+        Overload {
+            plan_time: PlanTime::InTurn,
+            ..native("string_format", "string.format(list(dyn)) -> string", price::FORMAT, |operands| {
+                format::format(text(operands, 0)?, list(operands, 1)?, format::Style::Localized).map(Value::string)
+            })
+        },
     ),
     since(
         4,
-        native("string_format", "string.format(list(dyn)) -> string", price::FORMAT, |operands| {
-            format::format(text(operands, 0)?, list(operands, 1)?, format::Style::Plain).map(Value::string)
-        }),
+        Overload {
+            plan_time: PlanTime::InTurn,
+            ..native("string_format", "string.format(list(dyn)) -> string", price::FORMAT, |operands| {
+                format::format(text(operands, 0)?, list(operands, 1)?, format::Style::Plain).map(Value::string)
+            })
+        },
     ),
     since(
         1,

@@ -129,6 +129,7 @@ impl<'t> Planner<'t> {
         let Some(function) = function else {
             return self.plan_unresolved(id, name, operands);
         };
+        check_key(&function.name, &operands)?;
         if let Some(kind) = plan_builtin(function, overloads, &mut operands) {
             return Ok(Node { id, kind });
         }
@@ -153,7 +154,14 @@ impl<'t> Planner<'t> {
         let single = overloads.single(function);
         let folds = self.typed.env.options().constant_folding;
         let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
-        let code = match (prepare(single, &operands)?, single, function.singleton) {
+        let prepared = match single {
+            // The made code does not look at what its operands are.
+            Some(overload) if matches!(plan_time, PlanTime::Prepare(_)) && !self.is_certain(overload, &operands) => {
+                None
+            }
+            single => prepare(single, &operands)?,
+        };
+        let code = match (prepared, single, function.singleton) {
             (Some(code), _, _) => code,
             (None, _, Some(singleton)) => self.code_of_singleton(singleton, &operands),
             (None, Some(overload), None) => self.code_of(function, overloads, overload, &operands),
@@ -165,7 +173,8 @@ impl<'t> Planner<'t> {
             let value = call::run(&code, &function.name, std::slice::from_ref(value)).map_err(PlanError)?;
             return Ok(Node { id, kind: Kind::Constant(value) });
         }
-        let stops_early = matches!(code, Code::Dispatch(..)) || is_replaced(single, &code);
+        let stops_early =
+            matches!(code, Code::Dispatch(..)) || matches!(plan_time, PlanTime::InTurn) || is_replaced(single, &code);
         let price = match price_of(function, overloads) {
             // The size of a constant is known now.
             Price::Traversal { operand } if let Some(value) = operands.get(operand).and_then(Node::constant) => {
@@ -192,6 +201,12 @@ impl<'t> Planner<'t> {
         }
     }
 
+    /// Whether the operands are what the overload takes, whatever their values are.
+    fn is_certain(&self, overload: &Resolved, operands: &[Node]) -> bool {
+        let pairs = operands.iter().zip(&overload.signature.parameters);
+        pairs.into_iter().all(|(operand, parameter)| is_certainly(self.typed.type_of(operand.id), parameter))
+    }
+
     /// The code of the one overload that is meant.
     fn code_of(
         &self,
@@ -200,10 +215,7 @@ impl<'t> Planner<'t> {
         overload: &Resolved,
         operands: &[Node],
     ) -> Code {
-        let is_certain = operands.iter().zip(&overload.signature.parameters).all(|(operand, parameter)| {
-            matches!(parameter, Type::Dyn | Type::Any | Type::Param(_))
-                || has_certain_kind(self.typed.type_of(operand.id))
-        });
+        let is_certain = self.is_certain(overload, operands);
         match &overload.implementation {
             Implementation::Native(native) if is_certain => Code::Native(*native),
             Implementation::Closure(closure) if is_certain => Code::Prepared(PreparedCall::Call(closure.clone())),
@@ -640,6 +652,26 @@ fn constant_entry(entry: &Entry) -> Option<(Value<'static>, Value<'static>)> {
 /// The values of this type are all of one kind: no need to look at run time.
 fn has_certain_kind(of: &Type) -> bool {
     !matches!(of, Type::Dyn | Type::Any | Type::Error | Type::Null | Type::Wrapper(_) | Type::Param(_) | Type::Var(_))
+}
+
+/// All values of the type are what the parameter takes. At run time the first element of a list is looked at, too.
+fn is_certainly(of: &Type, parameter: &Type) -> bool {
+    match (of, parameter) {
+        (_, Type::Dyn | Type::Any | Type::Param(_)) => true,
+        (Type::List(of), Type::List(parameter)) => is_certainly(of, parameter),
+        (of, _) => has_certain_kind(of),
+    }
+}
+
+/// Only some constants can be keys.
+fn check_key(name: &Name, operands: &[Node]) -> Result<(), PlanError> {
+    if *name != operator::INDEX && *name != operator::OPTIONAL_INDEX {
+        return Ok(());
+    }
+    match operands.last().and_then(Node::constant) {
+        None | Some(Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_)) => Ok(()),
+        Some(other) => Err(PlanError(EvalError::other(format!("invalid qualifier type: {}", other.go_type_name())))),
+    }
 }
 
 /// Where only run time tells the overload, the function's price holds if it has one, else 1.

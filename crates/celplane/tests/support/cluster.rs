@@ -15,12 +15,7 @@ pub struct Cluster {
 impl Cluster {
     /// Says that a test is skipped because `kubectl` is not installed, or fails if it must be.
     pub fn is_missing() -> bool {
-        if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
-            assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "kubectl is not installed");
-            eprintln!("skipped: kubectl is not installed");
-            return true;
-        }
-        false
+        !is_installed("kubectl", &["version", "--client"])
     }
 
     pub fn start() -> Option<Self> {
@@ -50,13 +45,20 @@ impl Cluster {
         self.directory.path().join("data/admin.kubeconfig")
     }
 
+    /// `kubectl` as a user of this cluster would call it, in the cluster's directory.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("KUBECACHEDIR", self.directory.path().join("cache"))
+            .current_dir(self.directory.path())
+            .args(arguments);
+        command
+    }
+
     pub fn run(&self, arguments: &[&str], input: &str) -> Output {
-        let mut child = Command::new("kubectl")
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig())
-            .arg("--cache-dir")
-            .arg(self.directory.path().join("cache"))
-            .args(arguments)
+        let mut child = self
+            .command(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -106,4 +108,14 @@ impl Drop for Cluster {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Whether a program is here; it must be if `CELPLANE_REQUIRE_TOOLS=1` is set.
+pub fn is_installed(program: &str, arguments: &[&str]) -> bool {
+    let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
+    if !found {
+        assert_ne!(std::env::var("CELPLANE_REQUIRE_TOOLS").as_deref(), Ok("1"), "{program} is not installed");
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
 }

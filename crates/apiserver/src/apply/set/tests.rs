@@ -1,3 +1,4 @@
+//! What must hold for all sets of fields.
 #![allow(clippy::arithmetic_side_effects, reason = "tests")]
 
 use super::*;

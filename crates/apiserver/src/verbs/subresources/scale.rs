@@ -10,14 +10,20 @@ use crate::answer::Answer;
 use crate::apply::{Element, Single, Write, to_parent, to_scale};
 use crate::chance;
 use crate::metadata;
+use crate::negotiation::Form;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 use crate::payload::{self, FieldValidation, Payload};
 use crate::status::{Failure, Result};
+use crate::tables;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
-        Some(object) => Ok(Answer::json(200, &scale_of(call, &call.decode(&object))?)),
+        Some(object) => {
+            let scale = scale_of(call, &call.decode(&object))?;
+            let is_table = call.accepted.form == Form::Table;
+            Ok(Answer::json(200, &if is_table { tables::of_scale(call, scale) } else { scale }))
+        }
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }
@@ -147,14 +153,22 @@ fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
     Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
 }
 
+/// The field that holds the number of replicas in a version; none if the version is not known.
+fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
+    let is_it = |version: &str| call.resource.api_version(version) == api_version;
+    let Some(custom) = &call.custom else {
+        return call.resource.versions.iter().any(|it| is_it(it)).then(|| vec!["spec".into(), "replicas".into()]);
+    };
+    let (_, meaning) = custom.all().iter().find(|(version, _)| is_it(version))?;
+    let path = meaning.scale().map_or("", |scale| &scale.spec_replicas);
+    Some(path.split('.').filter(|it| !it.is_empty()).map(Element::from).collect())
+}
+
 /// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
 async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
     let now = chance::now().to_string();
-    let replicas_in = |version: &str| -> Option<Vec<Element>> {
-        let known = call.resource.versions.iter().any(|it| call.resource.api_version(it) == version);
-        known.then(|| vec!["spec".into(), "replicas".into()])
-    };
+    let replicas_in = |version: &str| replicas_in(call, version);
     let done = modify(call, dry_run, |old| {
         let entries = old.at(&["metadata", "managedFields"]);
         let mut old_scale = scale_of(call, old)?;

@@ -1,0 +1,210 @@
+//! Services' endpoints, ingresses and their classes, network policies, addresses.
+
+use api::json::Value;
+
+use super::{AGE, NAME, Printer, age, int, joined, list, name, or, or_none, selector_text, text};
+
+/// At most so many items are shown in a cell.
+const SHOWN_MAX: usize = 3;
+
+/// The first items, and how many more there are.
+fn some_of(items: &[String]) -> String {
+    let shown: Vec<&str> = items.iter().take(SHOWN_MAX).map(String::as_str).collect();
+    match items.len().saturating_sub(shown.len()) {
+        _ if items.is_empty() => "<unset>".to_owned(),
+        0 => shown.join(","),
+        more => format!("{} + {more} more...", shown.join(",")),
+    }
+}
+
+pub(super) const ENDPOINTS: Printer = Printer {
+    columns: &[NAME, text("Endpoints", "Where the service is."), AGE],
+    cells: |it, now| {
+        let subsets = list(it, &["subsets"]);
+        let mut all = Vec::new();
+        for subset in subsets {
+            let ports = list(subset, &["ports"]);
+            let addresses = list(subset, &["addresses"]).iter().map(|it| it.str_at(&["ip"]).unwrap_or_default());
+            if ports.is_empty() {
+                all.extend(addresses.map(ToOwned::to_owned));
+                continue;
+            }
+            for port in ports {
+                let port = int(port, &["port"]);
+                let host = |ip: &str| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
+                all.extend(addresses.clone().map(host));
+            }
+        }
+        let shown = match (subsets.is_empty(), all.is_empty()) {
+            (true, _) => "<none>".to_owned(),
+            (false, true) => String::new(),
+            _ => some_of(&all),
+        };
+        vec![name(it), shown.into(), age(it, now)]
+    },
+};
+
+pub(super) const ENDPOINT_SLICES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("AddressType", "What the addresses are."),
+        text("Ports", "The ports of all endpoints."),
+        text("Endpoints", "The addresses."),
+        AGE,
+    ],
+    cells: |it, now| {
+        let port = |port: &Value| match port.get("port").and_then(Value::as_i64) {
+            Some(number) => number.to_string(),
+            None => port.str_at(&["name"]).unwrap_or("*").to_owned(),
+        };
+        let ports: Vec<String> = list(it, &["ports"]).iter().map(port).collect();
+        let addresses = list(it, &["endpoints"]).iter().flat_map(|endpoint| list(endpoint, &["addresses"]));
+        let addresses: Vec<String> = addresses.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+        vec![name(it), or(it, &["addressType"], ""), some_of(&ports).into(), some_of(&addresses).into(), age(it, now)]
+    },
+};
+
+pub(super) const INGRESSES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Class", "Which controller serves it."),
+        text("Hosts", "The hosts of its rules."),
+        text("Address", "Where it can be reached."),
+        text("Ports", "The ports of its hosts."),
+        AGE,
+    ],
+    cells: |it, now| {
+        let class = match it.str_at(&["spec", "ingressClassName"]) {
+            Some(class) => class.into(),
+            None => "<none>".into(),
+        };
+        let ports = if list(it, &["spec", "tls"]).is_empty() { "80" } else { "80, 443" };
+        let mut addresses: Vec<&str> = list(it, &["status", "loadBalancer", "ingress"])
+            .iter()
+            .filter_map(|it| {
+                let part = |field| it.str_at(&[field]).filter(|text| !text.is_empty());
+                part("ip").or_else(|| part("hostname"))
+            })
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        vec![
+            name(it),
+            class,
+            hosts(list(it, &["spec", "rules"])).into(),
+            addresses.join(",").into(),
+            ports.into(),
+            age(it, now),
+        ]
+    },
+};
+
+/// The first hosts; how many more is counted by rules, as Kubernetes does it.
+fn hosts(rules: &[Value]) -> String {
+    let mut shown: Vec<&str> = Vec::new();
+    let mut more = false;
+    for rule in rules {
+        more |= shown.len() == SHOWN_MAX;
+        let host = rule.str_at(&["host"]).unwrap_or_default();
+        if !more && !host.is_empty() {
+            shown.push(host);
+        }
+    }
+    match (shown.is_empty(), more) {
+        (true, _) => "*".to_owned(),
+        (false, false) => shown.join(","),
+        (false, true) => format!("{} + {} more...", shown.join(","), rules.len().saturating_sub(SHOWN_MAX)),
+    }
+}
+
+pub(super) const INGRESS_CLASSES: Printer = Printer {
+    columns: &[NAME, text("Controller", "Who serves it."), text("Parameters", "What configures it."), AGE],
+    cells: |it, now| {
+        let default = it.at(&["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"]);
+        let mut shown = it.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+        if default.and_then(Value::as_str) == Some("true") {
+            shown.push_str(" (default)");
+        }
+        let parameters = it.at(&["spec", "parameters"]).filter(|it| !it.is_null()).map(|it| {
+            let text = |field| it.str_at(&[field]).unwrap_or_default();
+            let group = it.str_at(&["apiGroup"]).map(|group| format!(".{group}")).unwrap_or_default();
+            format!("{}{group}/{}", text("kind"), text("name"))
+        });
+        let parameters = parameters.unwrap_or_else(|| "<none>".to_owned());
+        vec![shown.into(), or(it, &["spec", "controller"], ""), parameters.into(), age(it, now)]
+    },
+};
+
+pub(super) const POLICIES: Printer = Printer {
+    columns: &[NAME, text("Pod-Selector", "The pods that it is for."), AGE],
+    cells: |it, now| vec![name(it), selector_text(it.at(&["spec", "podSelector"])).into(), age(it, now)],
+};
+
+pub(super) const SERVICE_RANGES: Printer = Printer {
+    columns: &[NAME, text("CIDRs", "The ranges."), AGE],
+    cells: |it, now| {
+        let ranges: Vec<&str> = list(it, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
+        vec![name(it), ranges.join(",").into(), age(it, now)]
+    },
+};
+
+pub(super) const ADDRESSES: Printer = Printer {
+    columns: &[NAME, text("ParentRef", "What uses it."), AGE],
+    cells: |it, now| {
+        let parent = it.at(&["spec", "parentRef"]).filter(|it| !it.is_null()).map(|parent| {
+            let text = |field| parent.str_at(&[field]).unwrap_or_default();
+            let group = if text("group").is_empty() { String::new() } else { format!(".{}", text("group")) };
+            let namespace =
+                if text("namespace").is_empty() { String::new() } else { format!("/{}", text("namespace")) };
+            format!("{}{}{namespace}/{}", text("resource").to_lowercase(), group.to_lowercase(), text("name"))
+        });
+        vec![name(it), parent.unwrap_or_else(|| "<none>".to_owned()).into(), age(it, now)]
+    },
+};
+
+pub(super) const API_SERVICES: Printer = Printer {
+    columns: &[NAME, text("Service", "Who serves it."), text("Available", "Whether it is served."), AGE],
+    cells: |it, now| {
+        let service = it.at(&["spec", "service"]).filter(|it| !it.is_null()).map(|service| {
+            let text = |field| service.str_at(&[field]).unwrap_or_default();
+            format!("{}/{}", text("namespace"), text("name"))
+        });
+        let conditions = list(it, &["status", "conditions"]);
+        let condition = conditions.iter().find(|it| it.str_at(&["type"]) == Some("Available"));
+        let available = condition.map_or_else(
+            || "Unknown".to_owned(),
+            |condition| {
+                let text = |field| condition.str_at(&[field]).unwrap_or_default();
+                match (text("status"), text("reason")) {
+                    ("True", _) => "True".to_owned(),
+                    (status, "") => status.to_owned(),
+                    (status, reason) => format!("{status} ({reason})"),
+                }
+            },
+        );
+        vec![name(it), service.unwrap_or_else(|| "Local".to_owned()).into(), available.into(), age(it, now)]
+    },
+};
+
+pub(super) const POD_TEMPLATES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Containers", "The names of its containers."),
+        text("Images", "Their images."),
+        text("Pod Labels", "The labels of its pods."),
+    ],
+    cells: |it, _| {
+        let containers = list(it, &["template", "spec", "containers"]);
+        vec![
+            name(it),
+            joined(containers, "name").into(),
+            joined(containers, "image").into(),
+            super::label_text(it.at(&["template", "metadata", "labels"])).into(),
+        ]
+    },
+};
+
+pub(super) const TRUST_BUNDLES: Printer = Printer {
+    columns: &[NAME, text("SignerName", "Whose certificates it holds.")],
+    cells: |it, _| vec![name(it), or_none(it, &["spec", "signerName"])],
+};

@@ -1,0 +1,34 @@
+//! Python's `kubernetes` package against the server.
+//!
+//! `cargo xtask test` fetches it into a virtual environment. Where it is not, the test says so and passes, unless
+//! `CELPLANE_REQUIRE_TOOLS=1` is set.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use std::path::Path;
+use std::process::Command;
+
+use cluster::{Cluster, is_installed};
+
+#[test]
+fn programs_in_python_work() {
+    if !is_installed("python-kubernetes", &["-c", "import kubernetes"]) {
+        return;
+    }
+    let cluster = Cluster::start_in(tempfile::tempdir().unwrap());
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python_client.py");
+    let output = Command::new("python-kubernetes").arg(program).arg(cluster.kubeconfig()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text, "done\n");
+}

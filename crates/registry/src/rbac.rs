@@ -1,0 +1,140 @@
+//! Kinds of `rbac.authorization.k8s.io`: roles and what grants them.
+//!
+//! Follows `pkg/apis/rbac/validation`. Whether someone may grant what a role allows is decided in admission.
+
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::names;
+
+use crate::document::Read;
+use crate::meta;
+use crate::strategy::{PLAIN, Strategy};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(crate) const ROLE: Strategy = Strategy {
+    validate_create: |role, _, errors| validate_role(role, true, errors),
+    validate_update: |role, old, _, errors| {
+        validate_role(role, true, errors);
+        meta::validate_update(role, old, errors);
+    },
+    ..PLAIN
+};
+
+pub(crate) const CLUSTER_ROLE: Strategy = Strategy {
+    validate_create: |role, _, errors| validate_role(role, false, errors),
+    validate_update: |role, old, _, errors| {
+        validate_role(role, false, errors);
+        meta::validate_update(role, old, errors);
+    },
+    ..PLAIN
+};
+
+pub(crate) const ROLE_BINDING: Strategy = Strategy {
+    validate_create: |binding, _, errors| validate_binding(binding, true, errors),
+    validate_update: |binding, old, _, errors| validate_binding_update(binding, old, true, errors),
+    ..PLAIN
+};
+
+pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy {
+    validate_create: |binding, _, errors| validate_binding(binding, false, errors),
+    validate_update: |binding, old, _, errors| validate_binding_update(binding, old, false, errors),
+    ..PLAIN
+};
+
+fn validate_role(role: &Value, is_namespaced: bool, errors: &mut Errors) {
+    meta::validate(role, is_namespaced, names::path_segment, errors);
+    let rules = Path::new("rules");
+    for (index, rule) in role.list("rules").iter().enumerate() {
+        validate_rule(rule, is_namespaced, &rules.index(index), errors);
+    }
+    if is_namespaced {
+        return;
+    }
+    if let Some(aggregation) = role.optional("aggregationRule") {
+        let at = Path::new("aggregationRule");
+        let at = at.child("clusterRoleSelectors");
+        let selectors = aggregation.list("clusterRoleSelectors");
+        if selectors.is_empty() {
+            errors.required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        }
+        for (index, selector) in selectors.iter().enumerate() {
+            meta::validate_selector(selector, false, &at.index(index), errors);
+        }
+    }
+}
+
+fn validate_rule(rule: &Value, is_namespaced: bool, at: &Path<'_>, errors: &mut Errors) {
+    if rule.list("verbs").is_empty() {
+        errors.required(at.child("verbs"), "");
+    }
+    if !rule.list("nonResourceURLs").is_empty() {
+        let urls = rule.field("nonResourceURLs").clone();
+        let at = at.child("nonResourceURLs");
+        if is_namespaced {
+            errors.invalid(at, urls.clone(), "namespaced rules cannot apply to non-resource URLs");
+        }
+        if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.list(field).is_empty()) {
+            errors.invalid(at, urls, "rules cannot apply to both regular resources and non-resource URLs");
+        }
+        return;
+    }
+    if rule.list("apiGroups").is_empty() {
+        errors.required(at.child("apiGroups"), "resource rules must supply at least one api group");
+    }
+    if rule.list("resources").is_empty() {
+        errors.required(at.child("resources"), "resource rules must supply at least one resource");
+    }
+}
+
+fn validate_binding(binding: &Value, is_namespaced: bool, errors: &mut Errors) {
+    meta::validate(binding, is_namespaced, names::path_segment, errors);
+    let (role, at) = (binding.field("roleRef"), Path::new("roleRef"));
+    if role.text("apiGroup") != GROUP {
+        errors.not_supported(at.child("apiGroup"), role.text("apiGroup"), &[GROUP]);
+    }
+    let kinds: &[&str] = if is_namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    if !kinds.contains(&role.text("kind")) {
+        errors.not_supported(at.child("kind"), role.text("kind"), kinds);
+    }
+    match role.text("name") {
+        "" => errors.required(at.child("name"), ""),
+        name => meta::invalid(names::path_segment(name), name, at.child("name"), errors),
+    }
+    let subjects = Path::new("subjects");
+    for (index, subject) in binding.list("subjects").iter().enumerate() {
+        validate_subject(subject, is_namespaced, &subjects.index(index), errors);
+    }
+}
+
+fn validate_binding_update(binding: &Value, old: &Value, is_namespaced: bool, errors: &mut Errors) {
+    validate_binding(binding, is_namespaced, errors);
+    meta::validate_update(binding, old, errors);
+    meta::immutable(binding.field("roleRef"), old.field("roleRef"), Path::new("roleRef"), errors);
+}
+
+fn validate_subject(subject: &Value, is_namespaced: bool, at: &Path<'_>, errors: &mut Errors) {
+    let (name, group) = (subject.text("name"), subject.text("apiGroup"));
+    if name.is_empty() {
+        errors.required(at.child("name"), "");
+    }
+    match subject.text("kind") {
+        "ServiceAccount" => {
+            if !name.is_empty() {
+                meta::invalid(names::dns1123_subdomain(name), name, at.child("name"), errors);
+            }
+            if !group.is_empty() {
+                errors.not_supported(at.child("apiGroup"), group, &[""]);
+            }
+            if !is_namespaced && subject.text("namespace").is_empty() {
+                errors.required(at.child("namespace"), "");
+            }
+        }
+        "User" | "Group" => {
+            if group != GROUP {
+                errors.not_supported(at.child("apiGroup"), group, &[GROUP]);
+            }
+        }
+        other => errors.not_supported(at.child("kind"), other, &["ServiceAccount", "User", "Group"]),
+    }
+}
