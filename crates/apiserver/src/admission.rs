@@ -56,6 +56,19 @@ pub fn mutate(
     Ok(())
 }
 
+/// As [`mutate`], for a new object, which may need another that was made a moment ago.
+///
+/// # Errors
+/// Those of [`mutate`] and of the store.
+pub async fn mutate_new(server: &Arc<Server>, resource: &Resource, object: &mut Value, user: &User) -> Result<()> {
+    let Err(refused) = mutate(server, resource, object, Operation::Create, user) else { return Ok(()) };
+    let current = server.store.current_revision().await?;
+    if server.cache.reach(current).await.is_err() {
+        return Err(refused);
+    }
+    mutate(server, resource, object, Operation::Create, user)
+}
+
 /// Refuses what may not be.
 ///
 /// # Errors

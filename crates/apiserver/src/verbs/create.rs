@@ -80,7 +80,7 @@ pub(super) async fn insert(
         let name = metadata::text(&object, "name").to_owned();
         metadata::set(&mut object, "uid", chance::uid());
         metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
-        admission::mutate(call.server, call.resource, &mut object, Operation::Create, call.user)?;
+        admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
         call.server.meaning.prepare_create(resource, &mut object);
         normalize(call, &mut object);
         // What preparation leaves empty is filled in, so that the next change does not seem to set it.
