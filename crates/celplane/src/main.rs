@@ -8,6 +8,7 @@ mod gated_uses;
 mod input;
 mod language;
 mod literal;
+mod live;
 mod manifests;
 mod output;
 mod rotation;

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use api::features::{Features, Gate};
 use serde_json::json;
 
 use crate::gated_uses::{self, Field, Needs};
-use crate::manifests::{self, Manifest};
+use crate::live;
+use crate::manifests::{self, Manifest, Source};
 use crate::output::Report;
 use crate::style::{Style, When};
 
@@ -19,8 +21,12 @@ use crate::style::{Style, When};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Files, directories, or `-` for standard input, such as the output of `kubectl get -A -o yaml`.
-    #[arg(short, long = "filename", required = true, value_name = "FILE")]
+    #[arg(short, long = "filename", required_unless_present = "kubeconfig", value_name = "FILE")]
     filenames: Vec<String>,
+
+    /// Look through the cluster that this kubeconfig names.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 
     /// The gates as they will be; by default all that can be are off.
     #[arg(long, default_value = "", value_name = "GATES")]
@@ -72,8 +78,9 @@ impl Arguments {
         };
         let mut found = Vec::new();
         let mut is_readable = true;
-        for source in sources {
-            match source.read() {
+        let live = self.kubeconfig.as_deref().map(|kubeconfig| live::read(kubeconfig, live::GATED));
+        for file in sources.iter().map(Source::read).chain(live) {
+            match file {
                 Ok(file) => {
                     for manifest in &file.objects {
                         let uses = gated_uses::find(&manifest.value);

@@ -1,16 +1,17 @@
 //! `celplane why`: why does a pod fit a node, or not?
 //!
-//! Judges a pod against nodes and volumes from files: what taints, tolerations, node affinity and volume affinity decide.
+//! Judges a pod against nodes and volumes, from files or from a running cluster: what taints, tolerations, node affinity and volume affinity decide.
 //! Exit code 0: some node fits; 1: none does; 2: something could not be read.
 
 mod cluster;
 mod judge;
 mod report;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use api::features::Features;
-use cluster::Cluster;
+use cluster::{Asked, Cluster};
 use judge::NodeReport;
 
 use crate::compile_cache::compile_cache;
@@ -21,12 +22,20 @@ use crate::style::{Style, When};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The pod: a file, or `-` for standard input. A workload stands for the pods it makes.
-    #[arg(short, long, value_name = "FILE")]
-    pod: String,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "kubeconfig")]
+    pod: Option<String>,
 
-    /// Which pod of the file, by name; by default the first.
-    #[arg(long, value_name = "NAME")]
+    /// Which pod of the file, by name, by default the first; without a file, which pod of the cluster.
+    #[arg(long, value_name = "NAME", required_unless_present = "pod")]
     name: Option<String>,
+
+    /// The namespace of a pod of the cluster.
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
+    namespace: String,
+
+    /// Read the cluster from the server that this kubeconfig names.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 
     /// The cluster: files or directories with nodes, volumes and claims. Nodes in the pod's file count as well.
     #[arg(short, long = "filename", value_name = "FILE")]
@@ -73,7 +82,13 @@ impl Arguments {
 
     fn judge(&self) -> anyhow::Result<(Cluster, Vec<NodeReport>)> {
         let gates = Features::all_proposals().with_flag(&self.feature_gates)?;
-        let cluster = Cluster::load(&self.pod, self.name.as_deref(), &self.filenames)?;
+        let cluster = Cluster::load(&Asked {
+            pod: self.pod.as_deref(),
+            name: self.name.as_deref(),
+            namespace: &self.namespace,
+            filenames: &self.filenames,
+            kubeconfig: self.kubeconfig.as_deref(),
+        })?;
         let nodes = judge::judge(&cluster, &compile_cache()?, gates.into());
         if let Some(name) = &self.node
             && !nodes.iter().any(|node| node.name == *name)

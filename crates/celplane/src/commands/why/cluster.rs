@@ -1,4 +1,6 @@
-//! The pod in question, and the nodes, volumes and claims around it, from files.
+//! The pod in question, and the nodes, volumes and claims around it, from files or from a server.
+
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PodSpec};
@@ -6,7 +8,8 @@ use api::json::{self, Value};
 use api::storage::v1::StorageClass;
 
 use crate::gated_uses::pod_spec_path;
-use crate::manifests::{self, Manifest};
+use crate::live;
+use crate::manifests::{self, Manifest, Manifests};
 
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
@@ -27,19 +30,45 @@ pub(super) struct Cluster {
     pub(super) classes: Vec<StorageClass>,
 }
 
+/// Which pod, and which cluster.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    /// A file with the pod; without, it is one of the cluster.
+    pub(super) pod: Option<&'a str>,
+    /// Its name, if it is not the first of its file.
+    pub(super) name: Option<&'a str>,
+    /// Its namespace in the cluster.
+    pub(super) namespace: &'a str,
+    /// Files with the cluster.
+    pub(super) filenames: &'a [String],
+    /// Names the server of the cluster.
+    pub(super) kubeconfig: Option<&'a Path>,
+}
+
 impl Cluster {
     /// Reads the pod and the cluster.
-    pub(super) fn load(pod: &str, name: Option<&str>, filenames: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn load(asked: &Asked<'_>) -> anyhow::Result<Self> {
         let mut cluster = Cluster::default();
         let mut found = None;
-        for source in manifests::sources(&[pod.to_owned()])? {
-            let file = source.read()?;
-            if let Some(error) = &file.error {
-                bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message);
+        let is_named = |manifest: &Manifest| {
+            asked.name.is_none_or(|name| manifest.value.str_at(&["metadata", "name"]) == Some(name))
+        };
+        for source in manifests::sources(asked.pod.map(ToOwned::to_owned).as_slice())? {
+            for manifest in readable(source.read()?)? {
+                if found.is_none() && is_named(&manifest) && pod_spec_path(manifest.kind()).is_some() {
+                    found = Some(manifest);
+                } else {
+                    cluster.add(&manifest)?;
+                }
             }
-            for manifest in file.objects {
-                let is_wanted = name.is_none_or(|name| manifest.value.str_at(&["metadata", "name"]) == Some(name));
-                if found.is_none() && is_wanted && pod_spec_path(manifest.kind()).is_some() {
+        }
+        if let Some(kubeconfig) = asked.kubeconfig {
+            for manifest in readable(live::read(kubeconfig, live::PLACEMENT)?)? {
+                let is_it = asked.pod.is_none()
+                    && manifest.kind() == "Pod"
+                    && is_named(&manifest)
+                    && manifest.value.str_at(&["metadata", "namespace"]) == Some(asked.namespace);
+                if is_it {
                     found = Some(manifest);
                 } else {
                     cluster.add(&manifest)?;
@@ -47,22 +76,19 @@ impl Cluster {
             }
         }
         let Some(manifest) = found else {
-            match name {
-                Some(name) => bail!("`{pod}` holds no pod `{name}`"),
-                None => bail!("`{pod}` holds no pod and nothing that makes pods"),
+            match (asked.pod, asked.name) {
+                (Some(pod), Some(name)) => bail!("`{pod}` holds no pod `{name}`"),
+                (Some(pod), None) => bail!("`{pod}` holds no pod and nothing that makes pods"),
+                (None, name) => bail!("there is no pod `{}/{}`", asked.namespace, name.unwrap_or_default()),
             }
         };
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
         cluster.spec = spec.map(view).transpose().with_context(|| manifest.title())?.unwrap_or_default();
         cluster.title = manifest.title();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
-        for source in manifests::sources(filenames)? {
-            let file = source.read()?;
-            if let Some(error) = &file.error {
-                bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message);
-            }
-            for manifest in &file.objects {
-                cluster.add(manifest)?;
+        for source in manifests::sources(asked.filenames)? {
+            for manifest in readable(source.read()?)? {
+                cluster.add(&manifest)?;
             }
         }
         Ok(cluster)
@@ -91,6 +117,14 @@ impl Cluster {
             };
             (source.claim_name.as_str(), self.claims.iter().find(is_it))
         })
+    }
+}
+
+/// The objects, if all could be read.
+fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
+    match &file.error {
+        Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
+        None => Ok(file.objects),
     }
 }
 

@@ -1,0 +1,62 @@
+//! Objects of a running cluster, as manifests: what the tools read from files, they read from a server as well.
+
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use api::json::{self, Value};
+use client::{Client, Resource};
+
+use crate::manifests::Manifests;
+
+/// What decides where a pod can run.
+pub(crate) const PLACEMENT: &[Resource] = &[
+    Resource::new("", "v1", "pods", "Pod"),
+    Resource::new("", "v1", "nodes", "Node"),
+    Resource::new("", "v1", "persistentvolumes", "PersistentVolume"),
+    Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    Resource::new("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+];
+
+/// Who may use gated fields.
+pub(crate) const GATED: &[Resource] = &[
+    Resource::new("", "v1", "pods", "Pod"),
+    Resource::new("", "v1", "podtemplates", "PodTemplate"),
+    Resource::new("", "v1", "replicationcontrollers", "ReplicationController"),
+    Resource::new("", "v1", "persistentvolumes", "PersistentVolume"),
+    Resource::new("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource::new("apps", "v1", "deployments", "Deployment"),
+    Resource::new("apps", "v1", "replicasets", "ReplicaSet"),
+    Resource::new("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource::new("batch", "v1", "cronjobs", "CronJob"),
+    Resource::new("batch", "v1", "jobs", "Job"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+    Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
+];
+
+/// All objects of these resources in the cluster that a kubeconfig names.
+pub(crate) fn read(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Manifests> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let objects = runtime.block_on(list(kubeconfig, resources))?;
+    let list = api::json!({"apiVersion": "v1", "kind": "List", "items": (Value::Array(objects))});
+    Ok(Manifests::parse("<cluster>".to_owned(), json::to_pretty_string(&list, "  ")))
+}
+
+async fn list(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Vec<Value>> {
+    let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
+    let client = client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))?;
+    let mut objects = Vec::new();
+    for resource in resources {
+        let found = client.documents(resource.clone()).list(&Default::default()).await;
+        let found = found.with_context(|| format!("cannot list {}", resource.plural))?;
+        for mut object in found.items {
+            if let Some(fields) = object.as_object_mut() {
+                // Objects in a list do not say what they are.
+                fields.insert("apiVersion", resource.api_version());
+                fields.insert("kind", resource.kind.as_ref());
+            }
+            objects.push(object);
+        }
+    }
+    Ok(objects)
+}
