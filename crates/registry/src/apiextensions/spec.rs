@@ -49,7 +49,7 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         validate_version(version, spec, has_status, &demands, allow_columns, context, &here, errors);
     }
     let shown = || match spec.field("versions") {
-        Value::Null => BadValue::Rendered("[]".to_owned()),
+        Value::Null => BadValue::Rendered("null".to_owned()),
         _ => render::list(PACKAGE, "CustomResourceDefinitionVersion", versions),
     };
     let is_repeated =
