@@ -88,7 +88,7 @@ async fn work(what: &str, count: u64) -> anyhow::Result<()> {
     let server = Server::start(store, Options { features: Features::default(), ..Options::default() }).await?;
     let admin = User::authenticated("admin", &["system:masters"]);
     // Has its rights from roles, not from being the master.
-    let manager = User::authenticated("system:kube-controller-manager", &[]);
+    let scheduler = User::authenticated("system:kube-scheduler", &[]);
     let namespace = format!(r#"{{"metadata":{{"name":"{}"}}}}"#, pods::NAMESPACE);
     send(&server, &admin, Method::POST, "/api/v1/namespaces", "", namespace).await?;
     let collection = pods::collection();
@@ -104,7 +104,7 @@ async fn work(what: &str, count: u64) -> anyhow::Result<()> {
         match what {
             "create" => send(&server, &admin, Method::POST, &collection, "", pods::pod(&fresh)).await?,
             "get" => send(&server, &admin, Method::GET, &one, "", none).await?,
-            "get by role" => send(&server, &manager, Method::GET, &one, "", none).await?,
+            "get by role" => send(&server, &scheduler, Method::GET, &one, "", none).await?,
             "update" => send(&server, &admin, Method::PUT, &one, "", pods::with_round(&document, number)).await?,
             "patch" => {
                 let media = "application/merge-patch+json";
