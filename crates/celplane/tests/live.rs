@@ -58,6 +58,10 @@ fn the_tools_read_a_running_cluster() {
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&missing.stderr), "error: there is no pod `default/nobody`\n");
 
+    let unreadable = Command::new(env!("CARGO_BIN_EXE_celplane")).args(["scan", "--kubeconfig", "/nowhere"]).output();
+    let unreadable = unreadable.unwrap();
+    assert_eq!((unreadable.status.code(), unreadable.stdout.as_slice()), (Some(2), b"".as_slice()));
+
     let scan = tool(&cluster, &["scan"]);
     let text = String::from_utf8_lossy(&scan.stdout);
     assert_eq!(scan.status.code(), Some(1), "{text}");

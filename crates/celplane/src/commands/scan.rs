@@ -106,6 +106,8 @@ impl Arguments {
             }
         }
         match self.output {
+            // That nothing was found says something only where everything was read.
+            Report::Text if found.is_empty() && !is_readable => {}
             Report::Text => print_text(&found, Style::of_stdout(self.color))?,
             Report::Json => print_json(&found)?,
         }
