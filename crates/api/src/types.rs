@@ -7,14 +7,12 @@
 pub(crate) mod decode;
 mod descriptions;
 mod internal;
-mod normalize;
 pub mod protobuf;
 mod table;
 
-pub use decode::{Decoded, decode};
+pub use decode::{Decoded, decode, decode_in_place, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use internal::internal_form;
-pub use normalize::normalize;
 
 /// A struct type.
 #[derive(Debug)]

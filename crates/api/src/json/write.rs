@@ -63,8 +63,14 @@ fn write_compact(out: &mut String, value: &Value, escape_html: bool) {
 fn write_scalar(out: &mut String, value: &Value, escape_html: bool) {
     // Writing to a String cannot fail.
     let _ = match value {
-        Value::Bool(value) => write!(out, "{value}"),
-        Value::Int(value) => write!(out, "{value}"),
+        Value::Bool(value) => {
+            out.push_str(if *value { "true" } else { "false" });
+            Ok(())
+        }
+        Value::Int(value) => {
+            out.push_str(itoa::Buffer::new().format(*value));
+            Ok(())
+        }
         Value::Float(value) => write!(out, "{value}"),
         Value::String(value) => {
             write_quoted(out, value, escape_html);
@@ -136,9 +142,29 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
     out.push('"');
 }
 
+/// What to do with a byte: nothing, escape it, or escape it for HTML.
+const PLAIN: u8 = 0;
+const ESCAPED: u8 = 1;
+const ESCAPED_IN_HTML: u8 = 2;
+
 /// 0xE2 starts the line separators, and other characters that [`push_escaped`] leaves alone.
+static ESCAPES: [u8; 256] = {
+    let mut table = [PLAIN; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = match byte {
+            0..0x20 | 0x22 | 0x5C | 0xE2 => ESCAPED,
+            0x26 | 0x3C | 0x3E => ESCAPED_IN_HTML,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    table
+};
+
 fn needs_escape(byte: u8, escape_html: bool) -> bool {
-    matches!(byte, 0..0x20 | b'"' | b'\\' | 0xE2) || (escape_html && matches!(byte, b'<' | b'>' | b'&'))
+    let action = ESCAPES.get(usize::from(byte)).copied().unwrap_or_default();
+    action == ESCAPED || (escape_html && action != PLAIN)
 }
 
 fn push_escaped(out: &mut String, c: char) {

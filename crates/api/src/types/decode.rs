@@ -26,22 +26,43 @@ pub struct Decoded {
 /// # Errors
 /// Go's text for the first part that does not fit.
 pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
+    let mut value = value.clone();
+    let unknown_fields = decode_in_place(it, &mut value)?;
+    Ok(Decoded { value, unknown_fields })
+}
+
+/// As [`decode`], without a copy: what is in order is only looked at. Gives the paths of fields that the type does not
+/// have, in the order of the text.
+///
+/// # Errors
+/// Go's text for the first part that does not fit; the value is of no use then.
+pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder::default();
-    let value = match value {
-        Value::Object(fields) => Value::Object(decoder.object(it, fields)),
-        Value::Null => zero(Kind::Any),
+    match value {
+        Value::Object(fields) => decoder.object(it, fields, None),
+        Value::Null => {}
         other => {
             let kind = other.kind();
             return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", it.go_type()));
         }
-    };
-    match decoder.error {
-        Some(error) => Err(error),
-        None => Ok(Decoded { value, unknown_fields: decoder.unknown_fields }),
+    }
+    decoder.error.map_or(Ok(decoder.unknown_fields), Err)
+}
+
+/// Brings an object that was changed back into its type's normal form. Parts that do not fit the type stay as they are.
+pub fn normalize(it: &Type, value: &mut Value) {
+    if let Value::Object(fields) = value {
+        Decoder { lenient: true, ..Decoder::default() }.object(it, fields, None);
     }
 }
 
-/// A step to the current value.
+/// Where a value stands: the last step, and those before it.
+struct Place<'a> {
+    before: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
+
+/// A step to a value.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
@@ -50,102 +71,114 @@ enum Step<'a> {
     Entry(&'a str),
 }
 
+impl Place<'_> {
+    /// `spec.containers[0].name`; entries of maps stand behind a point like fields.
+    fn render(&self) -> String {
+        let mut out = self.before.map(Place::render).unwrap_or_default();
+        match self.step {
+            Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Field(name) | Step::Entry(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+        }
+        out
+    }
+
+    /// The fields alone: `spec.containers.name`.
+    fn fields(&self) -> String {
+        let mut out = self.before.map(Place::fields).unwrap_or_default();
+        if let Step::Field(name) = self.step {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(name);
+        }
+        out
+    }
+}
+
+/// Which fields of a type were met, as bits. Types with more fields than bits are always put together anew.
+type Present = u128;
+
 #[derive(Default)]
-pub(super) struct Decoder<'a> {
+struct Decoder {
     unknown_fields: Vec<String>,
     /// The first one; decoding goes on behind it, as Go's does.
     error: Option<String>,
-    /// Where the current value stands.
-    path: Vec<Step<'a>>,
     /// The struct around the current value, for type errors.
     owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
     lenient: bool,
 }
 
-impl<'a> Decoder<'a> {
-    /// A part by itself in normal form, `None` if it does not fit.
-    pub(super) fn alone(kind: Kind, value: &'a Value) -> Option<Value> {
-        let mut decoder = Self::default();
-        let normal = decoder.value(kind, "", value);
-        normal.filter(|_| decoder.error.is_none())
-    }
-
+impl Decoder {
     fn fail(&mut self, message: impl Into<String>) {
         self.error.get_or_insert_with(|| message.into());
     }
 
     /// A value of the wrong type.
-    fn mismatch(&mut self, found: &str, go_type: &str) {
-        let names: Vec<&str> = self
-            .path
-            .iter()
-            .filter_map(|step| match step {
-                Step::Field(name) => Some(*name),
-                Step::Index(_) | Step::Entry(_) => None,
-            })
-            .collect();
-        let (owner, names) = (self.owner, names.join("."));
+    fn refuse(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+        let (owner, names) = (self.owner, at.map(Place::fields).unwrap_or_default());
         let go_type = go_type.trim_start_matches('*');
-        let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}");
-        self.fail(message);
+        self.fail(format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}"));
     }
 
-    fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
-        let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
+    fn object(&mut self, it: &Type, fields: &mut Object, at: Option<&Place<'_>>) {
         let owner = std::mem::replace(&mut self.owner, it.name);
+        let mut present: Present = 0;
         let mut next = 0;
-        for (key, value) in fields.iter() {
-            // What was written by us or by Go has the order of the type: the field is among the next ones.
-            let from = |at: usize| it.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == key);
-            let known = from(next).or_else(|| from(0));
-            self.path.push(Step::Field(key));
-            match known {
-                Some(_) if value.is_null() => {}
-                Some((at, field)) => {
-                    next = at.saturating_add(1);
-                    let value = self.value(field.kind, field.go_type, value);
-                    if let Some(slot) = slots.get_mut(at) {
-                        *slot = value;
-                    }
+        let mut is_normal = true;
+        for (key, value) in fields.iter_mut() {
+            let place = Place { before: at, step: Step::Field(key) };
+            let Some((index, field)) = find(it, next, key) else {
+                is_normal = false;
+                if !self.lenient {
+                    self.unknown_fields.push(place.render());
                 }
-                None if self.lenient => {}
-                None => {
-                    let path = render(&self.path);
-                    self.unknown_fields.push(path);
-                }
+                continue;
+            };
+            is_normal &= index >= next;
+            next = index.saturating_add(1);
+            if value.is_null() {
+                is_normal = false;
+                continue;
             }
-            self.path.pop();
+            self.value(field.kind, field.go_type, value, Some(&place));
+            let bit = u32::try_from(index).ok().and_then(|index| Present::checked_shl(1, index));
+            match bit.filter(|_| !is_left_out(field, value)) {
+                Some(bit) => present |= bit,
+                None => is_normal = false,
+            }
         }
         self.owner = owner;
-        let mut out = Vec::with_capacity(slots.iter().flatten().count());
-        for (field, slot) in it.fields.iter().zip(slots) {
-            if let Some(value) = shown(field, slot) {
-                out.push((Text::const_new(field.name), value));
-            }
+        let is_complete = || {
+            let bits = std::iter::successors(Some(1), |bit: &Present| bit.checked_shl(1));
+            it.fields.iter().zip(bits).all(|(field, bit)| present & bit != 0 || is_left_out_if_missing(field))
+        };
+        if !is_normal || !is_complete() {
+            put_together(it, fields);
         }
-        // A type has no field twice.
-        Object::from_distinct(out)
     }
 
-    /// The value in normal form, `None` if it does not fit.
-    fn value(&mut self, kind: Kind, go_type: &str, value: &'a Value) -> Option<Value> {
-        if value.is_null() && !matches!(kind, Kind::Any) {
-            return Some(zero(kind));
-        }
-        match (kind, value) {
-            (Kind::Any, _) => Some(value.clone()),
-            (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => Some(value.clone()),
-            (Kind::Int64, Value::Int(_)) => Some(value.clone()),
-            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => Some(value.clone()),
-            (Kind::Int32, Value::Int(number)) => self.refuse(&format!("number {number}"), go_type),
+    /// Brings a value into normal form; one that does not fit stays as it is.
+    fn value(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: Option<&Place<'_>>) {
+        match (kind, &mut *value) {
+            (Kind::Any, _) | (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => {}
+            (Kind::Int64, Value::Int(_)) | (Kind::Float64, Value::Int(_) | Value::Float(_)) => {}
+            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            (Kind::Time, Value::String(text)) if is_usual_time(text) => {}
+            (Kind::Quantity, Value::String(text)) if is_usual_quantity(text) => {}
+            (Kind::IntOrString, Value::String(_)) => {}
+            (Kind::Int32, Value::Int(number)) => self.refuse(&format!("number {number}"), go_type, at),
             (Kind::Int32 | Kind::Int64, Value::Float(number)) => {
-                self.refuse(&format!("number {}", number.text()), go_type)
+                self.refuse(&format!("number {}", number.text()), go_type, at);
             }
-            (Kind::Float64, Value::Int(_) | Value::Float(_)) => Some(value.clone()),
             (Kind::Bytes, Value::String(text)) => {
                 let bytes = base64::decode(text).map(|bytes| base64::encode(&bytes).into());
-                self.keep(bytes)
+                self.keep(value, bytes);
             }
             (Kind::Quantity, _) => {
                 let parsed = match value {
@@ -154,9 +187,12 @@ impl<'a> Decoder<'a> {
                     Value::Float(number) => Quantity::parse(&number.text()),
                     _ => Err(ParseError::Format),
                 };
-                self.keep(parsed.map(|quantity| quantity.to_string().into()))
+                self.keep(value, parsed.map(|quantity| quantity.to_string().into()));
             }
-            (Kind::IntOrString, _) => self.keep(IntOrString::from_value(value).map(|value| Value::from(&value))),
+            (Kind::IntOrString, _) => {
+                let parsed = IntOrString::from_value(value).map(|value| Value::from(&value));
+                self.keep(value, parsed);
+            }
             (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
                 let result = match kind {
                     Kind::Duration => {
@@ -165,69 +201,134 @@ impl<'a> Decoder<'a> {
                     Kind::MicroTime => parse_time(text, Layout::Micros),
                     _ => parse_time(text, Layout::Seconds),
                 };
-                self.keep(result)
+                self.keep(value, result);
             }
             (Kind::Time | Kind::MicroTime | Kind::Duration, other) => {
                 self.fail(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
-                None
             }
-            (Kind::Struct(it), Value::Object(fields)) => Some(Value::Object(self.object(it, fields))),
+            (Kind::Struct(it), Value::Object(fields)) => self.object(it, fields, at),
             (Kind::List(inner), Value::Array(items)) => {
                 let inner_type = element_type(go_type);
-                let mut out = Vec::with_capacity(items.len());
-                for (index, item) in items.iter().enumerate() {
-                    self.path.push(Step::Index(index));
-                    out.push(self.value(*inner, inner_type, item).unwrap_or_else(|| zero(*inner)));
-                    self.path.pop();
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.element(*inner, inner_type, item, &Place { before: at, step: Step::Index(index) });
                 }
-                Some(Value::Array(out))
             }
             (Kind::Map(inner), Value::Object(fields)) => {
                 let inner_type = element_type(go_type);
-                let mut out = Vec::with_capacity(fields.len());
-                for (key, value) in fields.iter() {
-                    self.path.push(Step::Entry(key));
-                    let value = self.value(*inner, inner_type, value).unwrap_or_else(|| zero(*inner));
-                    self.path.pop();
-                    out.push((Text::new(key), value));
+                for (key, value) in fields.iter_mut() {
+                    self.element(*inner, inner_type, value, &Place { before: at, step: Step::Entry(key) });
                 }
-                let mut out = Object::from_distinct(out);
-                out.sort();
-                Some(Value::Object(out))
+                fields.sort();
             }
-            (Kind::SchemaOrBool, Value::Bool(_)) => Some(value.clone()),
-            (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value),
-            (_, other) => self.refuse(other.kind(), go_type),
+            (Kind::SchemaOrBool, Value::Bool(_)) => {}
+            (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value, at),
+            (_, other) => self.refuse(other.kind(), go_type, at),
+        }
+    }
+
+    /// An item of a list or the value of an entry.
+    fn element(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: &Place<'_>) {
+        if value.is_null() && !matches!(kind, Kind::Any) {
+            *value = zero(kind);
+        } else {
+            self.value(kind, go_type, value, Some(at));
         }
     }
 
     /// A schema or a list of schemas, which have a decoder of their own.
-    fn schema(&mut self, value: &'a Value) -> Option<Value> {
-        let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps")?;
+    fn schema(&mut self, value: &mut Value, at: Option<&Place<'_>>) {
+        let package = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
+        let Some(it) = super::by_name(package, "JSONSchemaProps") else { return };
         let lenient = std::mem::replace(&mut self.lenient, true);
-        let decoded = match value {
-            Value::Object(fields) => Some(Value::Object(self.object(it, fields))),
+        match value {
+            Value::Object(fields) => self.object(it, fields, at),
             Value::Array(items) => {
-                let decoded = items.iter().map(|item| self.value(Kind::Struct(it), "v1.JSONSchemaProps", item));
-                Some(Value::Array(decoded.map(Option::unwrap_or_default).collect()))
+                for item in items.iter_mut().filter(|item| !item.is_null()) {
+                    self.value(Kind::Struct(it), "v1.JSONSchemaProps", item, at);
+                }
+                items.iter_mut().filter(|item| item.is_null()).for_each(|item| *item = zero(Kind::Struct(it)));
             }
-            _ => {
-                self.fail("boolean or JSON schema expected");
-                None
-            }
-        };
+            _ => self.fail("boolean or JSON schema expected"),
+        }
         self.lenient = lenient;
-        decoded
     }
 
-    fn refuse(&mut self, found: &str, go_type: &str) -> Option<Value> {
-        self.mismatch(found, go_type);
-        None
+    fn keep<E: ToString>(&mut self, value: &mut Value, normal: Result<Value, E>) {
+        match normal {
+            Ok(normal) => *value = normal,
+            Err(error) => self.fail(error.to_string()),
+        }
     }
+}
 
-    fn keep<E: ToString>(&mut self, result: Result<Value, E>) -> Option<Value> {
-        result.map_err(|error| self.fail(error.to_string())).ok()
+/// The field of this name, looked for behind the last one first: what was written by us or by Go has the order of the
+/// type.
+fn find(it: &Type, next: usize, key: &str) -> Option<(usize, &'static Field)> {
+    let from = |at: usize| it.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == key);
+    from(next).or_else(|| from(0))
+}
+
+/// Makes the object anew of its parts, which are in normal form.
+fn put_together(it: &Type, fields: &mut Object) {
+    let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
+    let mut next = 0;
+    for (key, value) in std::mem::take(fields) {
+        let Some((at, _)) = find(it, next, &key) else { continue };
+        next = at.saturating_add(1);
+        if let Some(slot) = slots.get_mut(at).filter(|_| !value.is_null()) {
+            *slot = Some(value);
+        }
     }
+    let all = it.fields.iter().zip(slots);
+    let all = all.filter_map(|(field, slot)| Some((Text::const_new(field.name), shown(field, slot)?)));
+    // A type has no field twice.
+    *fields = Object::from_distinct(all.collect());
+}
+
+/// Whether Go leaves a field with this value out.
+fn is_left_out(field: &Field, value: &Value) -> bool {
+    !field.pointer
+        && ((field.omit_empty && field.is_plain() && is_empty(value)) || (field.omit_zero && value.is_null()))
+}
+
+/// Whether Go leaves a field out that is not set.
+fn is_left_out_if_missing(field: &Field) -> bool {
+    if field.pointer {
+        return field.omit_empty;
+    }
+    // The zero value of what is not plain is no null, with the exception of times.
+    let is_null = matches!(field.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
+    (field.omit_empty && field.is_plain()) || (field.omit_zero && is_null)
+}
+
+/// Whether this is a time as we write it: `2006-01-02T15:04:05Z`. Rare ones are parsed.
+fn is_usual_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let form = b"dddd-dd-ddTdd:dd:ddZ";
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'd' { byte.is_ascii_digit() } else { byte == form };
+    let number = |at: usize| text.get(at..at.saturating_add(2)).and_then(|digits| digits.parse::<u8>().ok());
+    let within = |at: usize, least: u8, most: u8| number(at).is_some_and(|number| (least..=most).contains(&number));
+    bytes.len() == form.len()
+        && bytes.iter().zip(form).all(fits)
+        && !text.starts_with('0')
+        && within(5, 1, 12)
+        && within(8, 1, 28)
+        && within(11, 0, 23)
+        && within(14, 0, 59)
+        && within(17, 0, 59)
+}
+
+/// Whether this is a quantity as we write it: a small whole number that no larger suffix could show. Others are parsed.
+fn is_usual_quantity(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
+    let step = match suffix {
+        "" | "m" | "k" | "M" | "G" | "T" => 1000_u32,
+        "Ki" | "Mi" | "Gi" | "Ti" => 1024,
+        _ => return false,
+    };
+    let is_short = (1..=6).contains(&digits) && !number.starts_with('0');
+    is_short && number.parse::<u32>().is_ok_and(|number| !number.is_multiple_of(step))
 }
 
 fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
@@ -251,25 +352,8 @@ fn element_type(go_type: &str) -> &str {
     }
 }
 
-/// `spec.containers[0].name`; entries of maps stand behind a point like fields.
-fn render(path: &[Step<'_>]) -> String {
-    let mut out = String::new();
-    for step in path {
-        match step {
-            Step::Index(index) => out.push_str(&format!("[{index}]")),
-            Step::Field(name) | Step::Entry(name) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(name);
-            }
-        }
-    }
-    out
-}
-
 /// What is written for a field, `None` if Go leaves it out.
-pub(super) fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
+fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     if field.pointer {
         return match value {
             None => (!field.omit_empty).then_some(Value::Null),
@@ -281,7 +365,7 @@ pub(super) fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     (!omitted).then_some(value)
 }
 
-pub(super) fn is_empty(value: &Value) -> bool {
+fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) => true,
         Value::Float(number) => number.get() == 0.0,
@@ -307,5 +391,38 @@ pub(super) fn zero(kind: Kind) -> Value {
         }
         Kind::SchemaOrBool => false.into(),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_times_are_those_that_decoding_keeps() {
+        for text in ["2020-01-02T03:04:05Z", "1999-12-28T23:59:59Z"] {
+            assert!(is_usual_time(text), "{text}");
+            assert_eq!(parse_time(text, Layout::Seconds), Ok(text.into()));
+        }
+        for text in ["0001-01-01T00:00:00Z", "2020-01-29T00:00:00Z", "2020-13-01T00:00:00Z", "2020-01-02T03:04:05+", ""]
+        {
+            assert!(!is_usual_time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn usual_quantities_are_those_that_decoding_keeps() {
+        let numbers = ["0", "1", "01", "7", "100", "128", "999", "1000", "1023", "1024", "1536", "2000", "524288", "1000000"];
+        let mut usual = 0;
+        for number in numbers {
+            for suffix in ["", "n", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "Ei", "e3", " ", "K"] {
+                let text = format!("{number}{suffix}");
+                if is_usual_quantity(&text) {
+                    usual += 1;
+                    assert_eq!(Quantity::parse(&text).unwrap().to_string(), text);
+                }
+            }
+        }
+        assert!(usual > 60, "{usual}");
     }
 }
