@@ -10,7 +10,7 @@ mod internal;
 pub mod protobuf;
 mod table;
 
-pub use decode::{Decoded, decode, decode_in_place, normalize};
+pub use decode::{Decoded, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use internal::internal_form;
 
@@ -183,6 +183,14 @@ impl Type {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field of this JSON name and its index, looked for from an index on first: objects are most often in the
+    /// order of their type.
+    #[must_use]
+    pub fn find_from(&self, next: usize, name: &str) -> Option<(usize, &'static Field)> {
+        let from = |at: usize| self.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == name);
+        from(next).or_else(|| from(0))
     }
 
     /// The field at the end of a path of names; lists and maps on the way are passed through.

@@ -82,7 +82,6 @@ pub(super) async fn insert(
         metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
         admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
         call.server.meaning.prepare_create(resource, &mut object);
-        normalize(call, &mut object);
         // What preparation leaves empty is filled in, so that the next change does not seem to set it.
         call.server.meaning.default(resource, &mut object);
         normalize(call, &mut object);

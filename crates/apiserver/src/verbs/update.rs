@@ -9,7 +9,7 @@ use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
-use crate::payload::{self, FieldValidation};
+use crate::payload::{self, Decoded, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::warnings;
 
@@ -19,24 +19,36 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     }
     let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
-    let (resource, version) = (call.resource, call.target.version.as_str());
-    let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let decoded = call.read(payload)?;
-    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
-    let mut object = decoded.object;
-    check_name(call, &object)?;
-    check_namespace(call, &mut object)?;
-    conversion::to_stored(resource, version, &mut object);
-    normalize(call, &mut object);
+    let (mut object, complaints) = read(call)?;
+    warnings::add(payload::check_fields(validation, call.resource.kind, &call.target.version, complaints)?);
     let based_on = BasedOn::of(call, &object)?;
     let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
-        let decision = change(call, object.clone(), old, subresource, tracking)?;
+        // Most often the first attempt succeeds; another one reads the body again.
+        let object = match object.take() {
+            Value::Null => read(call)?.0,
+            object => object,
+        };
+        let decision = change(call, object, old, subresource, tracking)?;
         warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
     .await?;
     show(call, done)
+}
+
+/// The object that was sent, in the stored version, and what strict reading complains about.
+fn read(call: &Call<'_>) -> Result<(Value, Vec<String>)> {
+    let (resource, version) = (call.resource, call.target.version.as_str());
+    let payload = payload::read(call.headers, &call.body, resource.kind)?;
+    let Decoded { mut object, complaints } = call.read(payload)?;
+    check_name(call, &object)?;
+    check_namespace(call, &mut object)?;
+    if !conversion::is_stored(resource, version) {
+        conversion::to_stored(resource, version, &mut object);
+        normalize(call, &mut object);
+    }
+    Ok((object, complaints))
 }
 
 /// The answer after a change.
@@ -166,7 +178,6 @@ pub(super) fn change(
     }
     metadata::remove(&mut object, "selfLink");
     metadata::copy(&mut object, old, "resourceVersion");
-    create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
     let managed_fields = match tracking {
         Tracking::Update => ownership::update(call, old, &object, subresource),
@@ -175,9 +186,7 @@ pub(super) fn change(
     };
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
-    create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
-    create::normalize(call, &mut object);
     // What preparation leaves empty is filled in, so that the next change does not seem to set it.
     call.server.meaning.default(resource, &mut object);
     create::normalize(call, &mut object);
