@@ -6,6 +6,7 @@
 
 pub(crate) mod decode;
 mod descriptions;
+mod given;
 mod internal;
 mod normalize;
 pub mod protobuf;
@@ -13,6 +14,7 @@ mod table;
 
 pub use decode::{Decoded, decode};
 pub use descriptions::{Description, FieldDescription, describe};
+pub use given::GivenEmpty;
 pub use internal::internal_form;
 pub use normalize::normalize;
 

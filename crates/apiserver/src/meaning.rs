@@ -144,7 +144,7 @@ impl Meaning {
         }
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
-        if let Some((row, event)) = new_event(resource, object) {
+        if let Some((row, event)) = newer_event(resource, object) {
             return admit::validate_create(
                 row,
                 &event,
@@ -186,6 +186,9 @@ impl Meaning {
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());
         let context = self.context(resource, metadata::text(object, "namespace"), &now);
+        if let (Some((row, event)), Some((_, old))) = (newer_event(resource, object), newer_event(resource, old)) {
+            return admit::validate_update(row, &event, &old, part, &context);
+        }
         admit::validate_update(row, object, old, part, &context)
     }
 }
@@ -195,8 +198,8 @@ fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
     registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
 }
 
-/// Events are stored as those of the core group; of the newer group more is asked when they are made.
-fn new_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
+/// Events are stored as those of the core group; of those written through the newer group more is asked.
+fn newer_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
     if resource.group != "events.k8s.io" {
         return None;
     }

@@ -78,6 +78,7 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
         if name.len() > 52 {
             errors.invalid(Path::new("metadata.name"), name, "must be no more than 52 characters");
         }
+        require_schedule(cron_job, errors);
     },
     prepare_update: |cron_job, old, _| {
         cron_job.set("status", old.field("status").clone());
@@ -87,6 +88,7 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     validate_update: |cron_job, old, context, errors| {
         meta::validate_update(cron_job, old, errors);
         validate_cron_job(cron_job, Some(old), context, errors);
+        require_schedule(cron_job, errors);
     },
     subresources: &[(
         "status",
@@ -381,13 +383,18 @@ fn validate_template_update(spec: &Value, old_spec: &Value, old: &Value, at: &Pa
     }
 }
 
+/// A declared rule, which comes behind the written ones.
+fn require_schedule(cron_job: &Value, errors: &mut Errors) {
+    if cron_job.field("spec").text("schedule").is_empty() {
+        errors.required(Path::new("spec.schedule"), "");
+    }
+}
+
 fn validate_cron_job(cron_job: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     let (spec, at) = (cron_job.field("spec"), Path::new("spec"));
     let old_spec = old.map(|old| old.field("spec"));
     let schedule = spec.text("schedule");
-    if schedule.is_empty() {
-        errors.required(at.child("schedule"), "");
-    } else {
+    if !schedule.is_empty() {
         let allows_zone = old_spec.is_some_and(|old| old.text("schedule").contains("TZ"));
         cron::validate(schedule, allows_zone, spec.has("timeZone"), at.child("schedule"), errors);
     }

@@ -4,6 +4,7 @@
 //! and base64 canonical. What does not fit is Go's error text, the first one in the text; what the type does not know
 //! is dropped and listed. Follows `sigs.k8s.io/json` and the marshalers of the special types.
 
+use super::given::{GivenEmpty, Part};
 use super::{Field, Kind, Type};
 use crate::base64;
 use crate::duration::Duration;
@@ -19,6 +20,8 @@ pub struct Decoded {
     pub value: Value,
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
+    /// Where empty lists and maps were given.
+    pub given_empty: GivenEmpty,
 }
 
 /// Brings a value into the normal form of its type.
@@ -37,7 +40,7 @@ pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
     };
     match decoder.error {
         Some(error) => Err(error),
-        None => Ok(Decoded { value, unknown_fields: decoder.unknown_fields }),
+        None => Ok(Decoded { value, unknown_fields: decoder.unknown_fields, given_empty: decoder.given_empty }),
     }
 }
 
@@ -48,6 +51,8 @@ enum Step<'a> {
     Index(usize),
     /// An entry of a map, which type errors do not name.
     Entry(&'a str),
+    /// A struct inside of a struct, which only type errors name.
+    Embedded(&'static str),
 }
 
 #[derive(Default)]
@@ -57,6 +62,7 @@ pub(super) struct Decoder<'a> {
     error: Option<String>,
     /// Where the current value stands.
     path: Vec<Step<'a>>,
+    given_empty: GivenEmpty,
     /// The struct around the current value, for type errors.
     owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
@@ -81,7 +87,7 @@ impl<'a> Decoder<'a> {
             .path
             .iter()
             .filter_map(|step| match step {
-                Step::Field(name) => Some(*name),
+                Step::Field(name) | Step::Embedded(name) => Some(*name),
                 Step::Index(_) | Step::Entry(_) => None,
             })
             .collect();
@@ -99,6 +105,10 @@ impl<'a> Decoder<'a> {
             // What was written by us or by Go has the order of the type: the field is among the next ones.
             let from = |at: usize| it.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == key);
             let known = from(next).or_else(|| from(0));
+            let depth = self.path.len();
+            if known.is_some_and(|(_, field)| !field.embedded.is_empty()) {
+                self.path.push(Step::Embedded(embedded_in(it)));
+            }
             self.path.push(Step::Field(key));
             match known {
                 Some(_) if value.is_null() => {}
@@ -115,17 +125,35 @@ impl<'a> Decoder<'a> {
                     self.unknown_fields.push(path);
                 }
             }
-            self.path.pop();
+            self.path.truncate(depth);
         }
         self.owner = owner;
         let mut out = Vec::with_capacity(slots.iter().flatten().count());
         for (field, slot) in it.fields.iter().zip(slots) {
+            self.note_empty(field, slot.as_ref());
             if let Some(value) = shown(field, slot) {
                 out.push((Text::const_new(field.name), value));
             }
         }
         // A type has no field twice.
         Object::from_distinct(out)
+    }
+
+    /// Remembers an empty list or map.
+    fn note_empty(&mut self, field: &Field, slot: Option<&Value>) {
+        let empty = match (field.kind, slot) {
+            (Kind::List(_), Some(Value::Array(items))) if items.is_empty() => Value::Array(Vec::new()),
+            (Kind::Map(_), Some(Value::Object(fields))) if fields.is_empty() => Value::object(),
+            _ => return,
+        };
+        if !field.pointer {
+            let steps = self.path.iter().filter_map(|step| match step {
+                Step::Index(index) => Some(Part::Item(*index)),
+                Step::Field(name) | Step::Entry(name) => Some(Part::Key(Text::new(name))),
+                Step::Embedded(_) => None,
+            });
+            self.given_empty.add(steps.chain([Part::Key(Text::const_new(field.name))]).collect(), empty);
+        }
     }
 
     /// The value in normal form, `None` if it does not fit.
@@ -156,7 +184,15 @@ impl<'a> Decoder<'a> {
                 };
                 self.keep(parsed.map(|quantity| quantity.to_string().into()))
             }
-            (Kind::IntOrString, _) => self.keep(IntOrString::from_value(value).map(|value| Value::from(&value))),
+            (Kind::IntOrString, _) => match IntOrString::from_value(value) {
+                Ok(value) => Some(Value::from(&value)),
+                // Told with the place, as all mismatches are.
+                Err(_) => match value {
+                    Value::Int(number) => self.refuse(&format!("number {number}"), "int32"),
+                    Value::Float(number) => self.refuse(&format!("number {}", number.text()), "int32"),
+                    other => self.refuse(other.kind(), "int32"),
+                },
+            },
             (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
                 let result = match kind {
                     Kind::Duration => {
@@ -167,10 +203,7 @@ impl<'a> Decoder<'a> {
                 };
                 self.keep(result)
             }
-            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => {
-                self.fail(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
-                None
-            }
+            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse(other.kind(), "string"),
             (Kind::Struct(it), Value::Object(fields)) => Some(Value::Object(self.object(it, fields))),
             (Kind::List(inner), Value::Array(items)) => {
                 let inner_type = element_type(go_type);
@@ -251,12 +284,25 @@ fn element_type(go_type: &str) -> &str {
     }
 }
 
+/// What Go calls the struct that is embedded in a type.
+fn embedded_in(it: &Type) -> &'static str {
+    match it.name {
+        "EphemeralContainer" => "EphemeralContainerCommon",
+        "PersistentVolumeSpec" => "PersistentVolumeSource",
+        "Probe" => "ProbeHandler",
+        "Volume" => "VolumeSource",
+        // Selectors, projections and sources of config maps and secrets.
+        _ => "LocalObjectReference",
+    }
+}
+
 /// `spec.containers[0].name`; entries of maps stand behind a point like fields.
 fn render(path: &[Step<'_>]) -> String {
     let mut out = String::new();
     for step in path {
         match step {
             Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Embedded(_) => {}
             Step::Field(name) | Step::Entry(name) => {
                 if !out.is_empty() {
                     out.push('.');

@@ -1,6 +1,7 @@
 //! Replacing an object, and what all changes of an object share.
 
 use api::json::Value;
+use api::types::GivenEmpty;
 
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
@@ -26,12 +27,13 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let mut object = decoded.object;
     check_name(call, &object)?;
     check_namespace(call, &mut object)?;
+    warnings::add(create::merge_owners(&mut object, ""));
     conversion::to_stored(resource, version, &mut object);
     normalize(call, &mut object);
     let based_on = BasedOn::of(call, &object)?;
     let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
-        let decision = change(call, object.clone(), old, subresource, tracking)?;
+        let decision = change(call, object.clone(), &decoded.given_empty, old, subresource, tracking)?;
         warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
@@ -144,6 +146,7 @@ pub(super) async fn modify_tracked(
 pub(super) fn change(
     call: &Call<'_>,
     mut object: Value,
+    given_empty: &GivenEmpty,
     old: &Value,
     subresource: &str,
     tracking: Tracking,
@@ -178,13 +181,14 @@ pub(super) fn change(
     create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
     create::normalize(call, &mut object);
-    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
-    call.server.meaning.default(resource, &mut object);
-    create::normalize(call, &mut object);
-    let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
+    let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
     if !errors.is_empty() {
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
+    given_empty.settle(&mut object);
+    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+    call.server.meaning.default(resource, &mut object);
+    create::normalize(call, &mut object);
     admission::validate_update(call.server, resource, &object, old, call.user)?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);

@@ -189,9 +189,14 @@ fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findi
         (None, false) => {
             findings.written.required(*at, "exactly one of `exactly` or `firstAvailable` is required");
         }
-        (Some(_), true) => {
+        (Some(exactly), true) => {
             let detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             findings.written.invalid(*at, Value::Null, detail);
+            // Declared rules look at both nevertheless.
+            let mut both = Findings::default();
+            validate_exact(exactly, context, &at.child("exactly"), &mut both);
+            validate_alternatives(subs, context, at.child("firstAvailable"), &mut both);
+            findings.declared.append(both.declared);
         }
         (Some(exactly), false) => {
             let at = at.child("exactly");
@@ -204,26 +209,27 @@ fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findi
             }
             validate_exact(exactly, context, &at, findings);
         }
-        (None, true) => {
-            let list = at.child("firstAvailable");
-            if !findings.fits(subs, 8, list) {
-                return;
-            }
-            findings.unique(subs, &list, |it| it.text("name"));
-            for (index, sub) in subs.iter().enumerate() {
-                let here = list.index(index);
-                let name = sub.text("name");
-                invalid(names::dns1123_label(name), name, here.child("name"), &mut findings.written);
-                let class = sub.text("deviceClassName");
-                if class.is_empty() {
-                    findings.declared.required(here.child("deviceClassName"), "");
-                } else {
-                    let here = here.child("deviceClassName");
-                    invalid(names::dns1123_subdomain(class), class, here, &mut findings.declared);
-                }
-                validate_exact(sub, context, &here, findings);
-            }
+        (None, true) => validate_alternatives(subs, context, at.child("firstAvailable"), findings),
+    }
+}
+
+fn validate_alternatives(subs: &[Value], context: &Context<'_>, list: Path<'_>, findings: &mut Findings) {
+    if !findings.fits(subs, 8, list) {
+        return;
+    }
+    findings.unique(subs, &list, |it| it.text("name"));
+    for (index, sub) in subs.iter().enumerate() {
+        let here = list.index(index);
+        let name = sub.text("name");
+        invalid(names::dns1123_label(name), name, here.child("name"), &mut findings.written);
+        let class = sub.text("deviceClassName");
+        if class.is_empty() {
+            findings.declared.required(here.child("deviceClassName"), "");
+        } else {
+            let here = here.child("deviceClassName");
+            invalid(names::long_name(class), class, here, &mut findings.declared);
         }
+        validate_exact(sub, context, &here, findings);
     }
 }
 
