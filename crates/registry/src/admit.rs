@@ -217,6 +217,11 @@ pub fn validate_update(
     distinct(resource, errors)
 }
 
+/// The last touch to an object that is accepted.
+pub fn canonicalize(resource: &Resource, object: &mut Value) {
+    (resource.strategy.canonicalize)(object);
+}
+
 /// What users should know about an object that is accepted.
 #[must_use]
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {

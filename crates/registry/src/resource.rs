@@ -13,7 +13,7 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
+use crate::document::{Read, without_empty};
 use crate::meta::invalid;
 
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
@@ -49,7 +49,7 @@ impl Findings {
         for (index, item) in list.iter().enumerate() {
             let key = key(item);
             if seen.contains(&key) {
-                self.declared.duplicate(at.index(index), item.clone());
+                self.declared.duplicate(at.index(index), without_empty(item));
             } else {
                 seen.push(key);
             }

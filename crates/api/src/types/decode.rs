@@ -58,8 +58,10 @@ enum Step<'a> {
 #[derive(Default)]
 pub(super) struct Decoder<'a> {
     unknown_fields: Vec<String>,
-    /// The first one; decoding goes on behind it, as Go's does.
+    /// The first mismatch, behind which decoding goes on as Go's does, or what ended it.
     error: Option<String>,
+    /// Whether a value with its own decoder ended decoding.
+    is_over: bool,
     /// Where the current value stands.
     path: Vec<Step<'a>>,
     given_empty: GivenEmpty,
@@ -81,8 +83,16 @@ impl<'a> Decoder<'a> {
         self.error.get_or_insert_with(|| message.into());
     }
 
+    /// A value with its own decoder does not fit: Go stops, and forgets what did not fit before.
+    fn stop(&mut self, message: impl Into<String>) {
+        if !self.is_over {
+            self.is_over = true;
+            self.error = Some(message.into());
+        }
+    }
+
     /// A value of the wrong type.
-    fn mismatch(&mut self, found: &str, go_type: &str) {
+    fn mismatch(&self, found: &str, go_type: &str) -> String {
         let names: Vec<&str> = self
             .path
             .iter()
@@ -93,8 +103,7 @@ impl<'a> Decoder<'a> {
             .collect();
         let (owner, names) = (self.owner, names.join("."));
         let go_type = go_type.trim_start_matches('*');
-        let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}");
-        self.fail(message);
+        format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}")
     }
 
     fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
@@ -130,7 +139,7 @@ impl<'a> Decoder<'a> {
         self.owner = owner;
         let mut out = Vec::with_capacity(slots.iter().flatten().count());
         for (field, slot) in it.fields.iter().zip(slots) {
-            self.note_empty(field, slot.as_ref());
+            self.note_empty(it, field, slot.as_ref());
             if let Some(value) = shown(field, slot) {
                 out.push((Text::const_new(field.name), value));
             }
@@ -140,13 +149,15 @@ impl<'a> Decoder<'a> {
     }
 
     /// Remembers an empty list or map.
-    fn note_empty(&mut self, field: &Field, slot: Option<&Value>) {
+    fn note_empty(&mut self, owner: &Type, field: &Field, slot: Option<&Value>) {
         let empty = match (field.kind, slot) {
             (Kind::List(_), Some(Value::Array(items))) if items.is_empty() => Value::Array(Vec::new()),
             (Kind::Map(_), Some(Value::Object(fields))) if fields.is_empty() => Value::object(),
             _ => return,
         };
-        if !field.pointer {
+        // Label selectors and the like are written as JSON in messages, too.
+        let is_written = owner.package.ends_with("/meta/v1") && owner.name != "ObjectMeta";
+        if !field.pointer && !is_written {
             let steps = self.path.iter().filter_map(|step| match step {
                 Step::Index(index) => Some(Part::Item(*index)),
                 Step::Field(name) | Step::Entry(name) => Some(Part::Key(Text::new(name))),
@@ -173,7 +184,7 @@ impl<'a> Decoder<'a> {
             (Kind::Float64, Value::Int(_) | Value::Float(_)) => Some(value.clone()),
             (Kind::Bytes, Value::String(text)) => {
                 let bytes = base64::decode(text).map(|bytes| base64::encode(&bytes).into());
-                self.keep(bytes)
+                bytes.map_err(|error| self.fail(error.to_string())).ok()
             }
             (Kind::Quantity, _) => {
                 let parsed = match value {
@@ -188,9 +199,9 @@ impl<'a> Decoder<'a> {
                 Ok(value) => Some(Value::from(&value)),
                 // Told with the place, as all mismatches are.
                 Err(_) => match value {
-                    Value::Int(number) => self.refuse(&format!("number {number}"), "int32"),
-                    Value::Float(number) => self.refuse(&format!("number {}", number.text()), "int32"),
-                    other => self.refuse(other.kind(), "int32"),
+                    Value::Int(number) => self.refuse_special(&format!("number {number}"), "int32"),
+                    Value::Float(number) => self.refuse_special(&format!("number {}", number.text()), "int32"),
+                    other => self.refuse_special(other.kind(), "int32"),
                 },
             },
             (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
@@ -203,7 +214,7 @@ impl<'a> Decoder<'a> {
                 };
                 self.keep(result)
             }
-            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse(other.kind(), "string"),
+            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse_special(other.kind(), "string"),
             (Kind::Struct(it), Value::Object(fields)) => Some(Value::Object(self.object(it, fields))),
             (Kind::List(inner), Value::Array(items)) => {
                 let inner_type = element_type(go_type);
@@ -245,7 +256,7 @@ impl<'a> Decoder<'a> {
                 Some(Value::Array(decoded.map(Option::unwrap_or_default).collect()))
             }
             _ => {
-                self.fail("boolean or JSON schema expected");
+                self.stop("boolean or JSON schema expected");
                 None
             }
         };
@@ -254,12 +265,20 @@ impl<'a> Decoder<'a> {
     }
 
     fn refuse(&mut self, found: &str, go_type: &str) -> Option<Value> {
-        self.mismatch(found, go_type);
+        let message = self.mismatch(found, go_type);
+        self.fail(message);
+        None
+    }
+
+    /// The same for a value with its own decoder.
+    fn refuse_special(&mut self, found: &str, go_type: &str) -> Option<Value> {
+        let message = self.mismatch(found, go_type);
+        self.stop(message);
         None
     }
 
     fn keep<E: ToString>(&mut self, result: Result<Value, E>) -> Option<Value> {
-        result.map_err(|error| self.fail(error.to_string())).ok()
+        result.map_err(|error| self.stop(error.to_string())).ok()
     }
 }
 

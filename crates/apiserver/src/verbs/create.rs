@@ -92,6 +92,7 @@ pub(super) async fn insert(
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
         given_empty.settle(&mut object);
+        call.server.meaning.canonicalize(resource, &mut object);
         // What preparation leaves empty is filled in, so that the next change does not seem to set it.
         call.server.meaning.default(resource, &mut object);
         normalize(call, &mut object);

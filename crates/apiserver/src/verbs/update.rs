@@ -152,12 +152,15 @@ pub(super) fn change(
     tracking: Tracking,
 ) -> Result<Decision> {
     let resource = call.resource;
+    // The parts of pods take only what they are about.
+    let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
         if let (Some(given), "deletionTimestamp") = (&given, field)
             && Some(given) != before
             && !given.is_null()
+            && !is_part_of_pod
         {
             let mut errors = api::field::Errors::new();
             let at = api::field::Path::new("metadata");
@@ -186,6 +189,7 @@ pub(super) fn change(
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
     given_empty.settle(&mut object);
+    call.server.meaning.canonicalize(resource, &mut object);
     // What preparation leaves empty is filled in, so that the next change does not seem to set it.
     call.server.meaning.default(resource, &mut object);
     create::normalize(call, &mut object);

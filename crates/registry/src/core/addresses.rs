@@ -79,6 +79,24 @@ pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     (length <= max).then_some((address, length))
 }
 
+/// Adds what is wrong with the address of an interface and the length of its network's prefix.
+pub(crate) fn validate_interface(text: &str, at: Path<'_>, errors: &mut Errors) {
+    let mapped = text.split_once('/').and_then(|(address, length)| {
+        let address = address.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()?;
+        let length: u8 = length.parse().ok().filter(|length| *length <= 128)?;
+        // Of a mapped address the last 32 bits count.
+        Some((IpAddr::V4(address), if length > 32 { length.saturating_sub(96) } else { length }))
+    });
+    let Some((address, length)) = mapped.or_else(|| parse_range(text)) else {
+        errors.invalid(at, text, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+        return;
+    };
+    let canonical = format!("{address}/{length}");
+    if canonical != text {
+        errors.invalid(at, text, format!("must be in canonical form ({})", quote(&canonical)));
+    }
+}
+
 /// Adds what is wrong with a range of addresses.
 pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
     let Some((address, length)) = parse_range(text) else {
