@@ -116,6 +116,12 @@ impl Meaning {
             .is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
     }
 
+    /// Whether validation says what changes of metadata are wrong.
+    #[must_use]
+    pub fn judges_metadata(&self, resource: &'static Resource) -> bool {
+        self.custom(resource).is_none() && row(resource).is_some()
+    }
+
     /// The last touch to an object that is accepted.
     pub fn canonicalize(&self, resource: &'static Resource, object: &mut Value) {
         if let Some(row) = row(resource).filter(|_| self.custom(resource).is_none()) {

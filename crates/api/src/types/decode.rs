@@ -240,6 +240,10 @@ impl<'a> Decoder<'a> {
                 Some(Value::Object(out))
             }
             (Kind::SchemaOrBool, Value::Bool(_)) => Some(value.clone()),
+            // Go takes anything here, and keeps nothing of it.
+            (Kind::SchemaOrList, Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::String(_)) => {
+                Some(Value::Null)
+            }
             (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value),
             (_, other) => self.refuse(other.kind(), go_type),
         }

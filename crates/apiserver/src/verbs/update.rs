@@ -154,9 +154,14 @@ pub(super) fn change(
     let resource = call.resource;
     // The parts of pods take only what they are about.
     let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
+    let judged = !is_part_of_pod && call.server.meaning.judges_metadata(resource);
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
+        // Kinds that have rules of their own say themselves that it may not be set.
+        if judged && before.is_none() && field.starts_with("deletion") {
+            continue;
+        }
         if let (Some(given), "deletionTimestamp") = (&given, field)
             && Some(given) != before
             && !given.is_null()

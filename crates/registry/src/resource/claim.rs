@@ -23,7 +23,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
         drop_disabled_fields(claim.make("spec"));
     },
     validate_create: |claim, context, errors| {
-        validate_admin_access(claim.field("spec"), &Path::new("spec"), context, errors);
+        validate_admin_access(claim.field("spec"), context, errors);
         meta::validate(claim, true, names::dns1123_subdomain, errors);
         validate_spec(claim.field("spec"), None, context, &Path::new("spec")).finish(errors);
     },
@@ -55,7 +55,7 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
     prepare_create: |template, _| drop_disabled_fields(template.make("spec").make("spec")),
     validate_create: |template, context, errors| {
         let (spec, at) = (template.field("spec"), Path::new("spec"));
-        validate_admin_access(spec.field("spec"), &at.child("spec"), context, errors);
+        validate_admin_access(spec.field("spec"), context, errors);
         meta::validate(template, true, names::dns1123_subdomain, errors);
         validate_template_metadata(spec.field("metadata"), &at.child("metadata"), errors);
         validate_spec(spec.field("spec"), None, context, &at.child("spec")).finish(errors);
@@ -92,17 +92,16 @@ fn drop_disabled_fields(spec: &mut Value) {
 }
 
 /// Administrators' access is for namespaces that say so.
-fn validate_admin_access(spec: &Value, at: &Path<'_>, context: &Context<'_>, errors: &mut Errors) {
+fn validate_admin_access(spec: &Value, context: &Context<'_>, errors: &mut Errors) {
     if context.namespace_allows_admin_access {
         return;
     }
-    let devices = at.child("devices");
-    let list = devices.child("requests");
-    for (index, request) in spec.field("devices").list("requests").iter().enumerate() {
-        if request.field("exactly").flag("adminAccess") {
-            let detail = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
-            errors.forbidden(list.index(index).child("adminAccess"), detail);
-        }
+    let requests = spec.field("devices").list("requests");
+    if let Some(index) = requests.iter().position(|it| it.field("exactly").flag("adminAccess")) {
+        // Kubernetes names the first one, and templates' requests as if they were claims'.
+        let list = Path::new("spec.devices.requests");
+        let detail = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+        errors.forbidden(list.index(index).child("adminAccess"), detail);
     }
 }
 

@@ -76,11 +76,12 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         validate_pool_name(device.text("pool"), here.child("pool"), written);
         invalid(names::dns1123_label(name), name, here.child("device"), written);
         if !results.iter().any(|it| is_same(it, device)) {
-            let mut shown = format!("{}/{}/{name}", device.text("driver"), device.text("pool"));
-            if let Some(share) = device.optional_text("shareID").filter(|it| !it.is_empty()) {
-                shown.push('/');
-                shown.push_str(share);
-            }
+            let shown = api::json!({
+                "Driver": (device.text("driver")),
+                "Pool": (device.text("pool")),
+                "Device": name,
+                "ShareID": (device.text("shareID"))
+            });
             written.invalid(here, shown, "must be an allocated device in the claim");
         }
         let conditions = device.list("conditions");
