@@ -36,6 +36,12 @@ pub fn dns1123_subdomain(name: &str) -> Complaints {
     dns_subdomain(name, "characters")
 }
 
+/// The same as declared rules say it, which count bytes.
+#[must_use]
+pub fn long_name(name: &str) -> Complaints {
+    dns_subdomain(name, "bytes")
+}
+
 fn dns_subdomain(name: &str, unit: &str) -> Complaints {
     let mut complaints = too_long(name, 253, unit);
     if !is_dns_subdomain(name) {

@@ -6,12 +6,14 @@
 
 pub(crate) mod decode;
 mod descriptions;
+mod given;
 mod internal;
 pub mod protobuf;
 mod table;
 
-pub use decode::{Decoded, decode, decode_in_place, empty, normalize};
+pub use decode::{Decoded, Notes, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
+pub use given::GivenEmpty;
 pub use internal::internal_form;
 
 /// A struct type.

@@ -110,3 +110,9 @@ pub fn validate_update(
     webhook_conversion::validate(resource, object, Some(old))?;
     role_escalation::validate(server, resource, object, Some(old), user)
 }
+
+/// What refusals call an object, whose name may be made later.
+fn shown_name(object: &Value) -> &str {
+    let names = ["name", "generateName"].map(|field| crate::metadata::text(object, field));
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
+}

@@ -83,7 +83,12 @@ impl Meaning {
         }
         let is_new = || old.and_then(|old| old.get("spec")) != object.get("spec");
         if crate::custom::is_definition(resource) && part.is_none() && is_new() {
-            return crate::custom::column_warnings(object);
+            let mut warnings = crate::custom::column_warnings(object);
+            if let Some(row) = row(resource) {
+                let now = chance::now().to_string();
+                warnings.extend(admit::warnings(row, object, old, &self.context(resource, "", &now)));
+            }
+            return warnings;
         }
         let Some(row) = row(resource).filter(|_| part.is_none()) else { return Vec::new() };
         let now = chance::now().to_string();
@@ -109,6 +114,19 @@ impl Meaning {
         let label = "resource.kubernetes.io/admin-access";
         namespace
             .is_some_and(|it| it.decode().at(&["metadata", "labels", label]).and_then(Value::as_str) == Some("true"))
+    }
+
+    /// Whether validation says what changes of metadata are wrong.
+    #[must_use]
+    pub fn judges_metadata(&self, resource: &'static Resource) -> bool {
+        self.custom(resource).is_none() && row(resource).is_some()
+    }
+
+    /// The last touch to an object that is accepted.
+    pub fn canonicalize(&self, resource: &'static Resource, object: &mut Value) {
+        if let Some(row) = row(resource).filter(|_| self.custom(resource).is_none()) {
+            admit::canonicalize(row, object);
+        }
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
@@ -146,7 +164,7 @@ impl Meaning {
         }
         let Some(row) = row(resource) else { return validate_create(resource, object) };
         let now = chance::now().to_string();
-        if let Some((row, event)) = new_event(resource, object) {
+        if let Some((row, event)) = newer_event(resource, object) {
             return admit::validate_create(
                 row,
                 &event,
@@ -191,6 +209,9 @@ impl Meaning {
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());
         let context = self.context(resource, metadata::text(object, "namespace"), &now);
+        if let (Some((row, event)), Some((_, old))) = (newer_event(resource, object), newer_event(resource, old)) {
+            return admit::validate_update(row, &event, &old, part, &context);
+        }
         admit::validate_update(row, object, old, part, &context)
     }
 }
@@ -200,8 +221,8 @@ fn row(resource: &Resource) -> Option<&'static registry::strategy::Resource> {
     registry::resources::find_by_api_version(&conversion::stored_api_version(resource), resource.kind)
 }
 
-/// Events are stored as those of the core group; of the newer group more is asked when they are made.
-fn new_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
+/// Events are stored as those of the core group; of those written through the newer group more is asked.
+fn newer_event(resource: &Resource, object: &Value) -> Option<(&'static registry::strategy::Resource, Value)> {
     if resource.group != "events.k8s.io" {
         return None;
     }
@@ -252,10 +273,8 @@ fn same_spec(new: &Value, old: &Value) -> bool {
 
 /// Resets what users may not set in a new object.
 fn prepare_create(resource: &Resource, object: &mut Value) {
-    let generation = if counts_generations(resource) { Some(1_i64) } else { None };
-    match generation {
-        Some(generation) => metadata::set(object, "generation", generation),
-        None => metadata::remove(object, "generation"),
+    if counts_generations(resource) {
+        metadata::set(object, "generation", 1_i64);
     }
     let keeps_status = matches!((resource.group, resource.plural), ("", "nodes" | "services" | "persistentvolumes"));
     if resource.subresource("status").is_some()
@@ -266,17 +285,6 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
         fields.insert("status", Value::object());
     }
     match (resource.group, resource.plural) {
-        ("", "namespaces") => {
-            set(object, "status", api::json!({"phase": "Active"}));
-            let spec = api::json!({"finalizers": ["kubernetes"]});
-            set(object, "spec", spec);
-            let name = metadata::text(object, "name").to_owned();
-            let labels = metadata::make(object).get_or_insert("labels", Value::object);
-            if let Some(labels) = labels.as_object_mut() {
-                labels.insert("kubernetes.io/metadata.name", name);
-                labels.sort();
-            }
-        }
         ("", "persistentvolumes" | "persistentvolumeclaims") => set(object, "status", api::json!({"phase": "Pending"})),
         ("", "pods") => set(object, "status", api::json!({"phase": "Pending"})),
         _ => {}

@@ -157,6 +157,8 @@ pub struct Decoded {
     pub object: Value,
     /// What strict reading complains about.
     pub complaints: Vec<String>,
+    /// Where empty lists and maps were given, which the normal form leaves out and messages show.
+    pub given_empty: types::GivenEmpty,
 }
 
 /// Brings a document into the normal form of a resource's type.
@@ -191,13 +193,13 @@ pub fn decode_kind(
         keep_reset(fields);
     }
     let Some(object_type) = object_type else {
-        return Ok(Decoded { object: value, complaints: duplicates });
+        return Ok(Decoded { object: value, complaints: duplicates, given_empty: types::GivenEmpty::default() });
     };
-    let unknown_fields = types::decode_in_place(object_type, &mut value).map_err(|error| {
+    let notes = types::decode_in_place(object_type, &mut value).map_err(|error| {
         Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
-    duplicates.extend(unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
-    Ok(Decoded { object: value, complaints: duplicates })
+    duplicates.extend(notes.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    Ok(Decoded { object: value, complaints: duplicates, given_empty: notes.given_empty })
 }
 
 /// An empty list of managed fields asks for their removal; the normal form would leave it out.

@@ -128,14 +128,7 @@ impl Failure {
         if let Some(details) = &mut failure.details
             && !errors.is_empty()
         {
-            let mut causes: Vec<Value> = Vec::new();
-            for cause in errors.causes() {
-                // What two checks found is told once.
-                if !causes.contains(&cause) {
-                    causes.push(cause);
-                }
-            }
-            details.insert("causes", causes);
+            details.insert("causes", errors.causes());
         }
         failure
     }

@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{Kind, Type, decode, normalize};
+use api::types::{GivenEmpty, Kind, Type, decode, normalize};
 
 use crate::defaults;
 use crate::document::{Edit, Read};
@@ -20,6 +20,8 @@ pub struct Document {
     pub object: Value,
     /// What strict field validation complains about: `unknown field "spec.bogus"`.
     pub strict_errors: Vec<String>,
+    /// Where empty lists and maps were given, which the normal form leaves out and messages show.
+    pub given_empty: GivenEmpty,
 }
 
 /// An object that is accepted.
@@ -71,7 +73,7 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
     defaults::apply(of, &mut object, now);
     let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     normalize(of, &mut object);
-    Ok(Document { object, strict_errors })
+    Ok(Document { object, strict_errors, given_empty: decoded.given_empty })
 }
 
 /// Admits a new object.
@@ -79,11 +81,11 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
 /// # Errors
 /// Why it is refused.
 pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
-    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
+    let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
     let mut warnings = fill_metadata(&mut object, context);
     check_namespace(resource.is_namespaced, &mut object, context)?;
     prepare_create(resource, &mut object, context);
-    let errors = validate_create(resource, &object, context);
+    let errors = validate_create(resource, &given_empty.in_place(&object), context);
     refuse(resource, &object, errors, &strict_errors)?;
     warnings.extend((resource.strategy.warn)(&object, None, context));
     (resource.strategy.canonicalize)(&mut object);
@@ -101,11 +103,11 @@ pub fn update(
     subresource: Option<&str>,
     context: &Context<'_>,
 ) -> Result<Accepted, Refused> {
-    let Document { mut object, strict_errors } = read(resource, document, context.now)?;
-    let mut warnings = merge_owners(object.make("metadata"));
+    let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
+    let mut warnings = merge_owners(object.make("metadata"), "");
     check_namespace(resource.is_namespaced, &mut object, context)?;
     prepare_update(resource, &mut object, old, subresource, context);
-    let errors = validate_update(resource, &object, old, subresource, context);
+    let errors = validate_update(resource, &given_empty.in_place(&object), old, subresource, context);
     refuse(resource, &object, errors, &strict_errors)?;
     if subresource.is_none() {
         warnings.extend((resource.strategy.warn)(&object, Some(old), context));
@@ -126,7 +128,7 @@ pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<St
         let name = generate_name(metadata.text("generateName"), context.name_suffix);
         metadata.set("name", name);
     }
-    merge_owners(metadata)
+    merge_owners(metadata, "")
 }
 
 /// Resets what users may not set in a new object, and drops what is gated.
@@ -147,7 +149,16 @@ pub fn validate_create(resource: &Resource, object: &Value, context: &Context<'_
         let at = Path::new("metadata");
         meta::validate_common(metadata, resource.is_namespaced, names::path_segment, &at, &mut errors);
     }
-    errors
+    distinct(resource, errors)
+}
+
+/// Several rules may say the same; users hear it once, except where Kubernetes has no declared rules.
+fn distinct(resource: &Resource, errors: Errors) -> Errors {
+    if errors.len() < 2 || resource.group == "apiextensions.k8s.io" {
+        return errors;
+    }
+    let mut seen = std::collections::HashSet::new();
+    errors.into_iter().filter(|error| seen.insert(error.to_string())).collect()
 }
 
 /// Resets what users may not change, and drops what is gated.
@@ -203,7 +214,12 @@ pub fn validate_update(
         Some(part) => (part.validate)(object, old, context, &mut errors),
         None => (resource.strategy.validate_update)(object, old, context, &mut errors),
     }
-    errors
+    distinct(resource, errors)
+}
+
+/// The last touch to an object that is accepted.
+pub fn canonicalize(resource: &Resource, object: &mut Value) {
+    (resource.strategy.canonicalize)(object);
 }
 
 /// What users should know about an object that is accepted.
@@ -254,10 +270,6 @@ fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[
     if errors.is_empty() {
         return Ok(());
     }
-    // Several rules may say the same; users hear it once, except where Kubernetes has no declared rules.
-    let mut seen = std::collections::HashSet::new();
-    let repeats = resource.group == "apiextensions.k8s.io";
-    let errors: Errors = errors.into_iter().filter(|error| seen.insert(error.to_string()) || repeats).collect();
     let name = object.field("metadata").text("name");
     let message = errors.invalid_message(&resource.qualified_kind(), name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
@@ -290,28 +302,25 @@ pub(crate) fn check_namespace(is_namespaced: bool, object: &mut Value, context: 
     Err(Refused::BadRequest(message.to_owned()))
 }
 
-/// Equal owner references become one, and the user is told.
-pub(crate) fn merge_owners(metadata: &mut Value) -> Vec<String> {
+/// Equal owner references become one, and the user is told; `when` they were seen stands in the text, if it is known.
+#[must_use]
+pub fn merge_owners(metadata: &mut Value, when: &str) -> Vec<String> {
     let owners = metadata.list("ownerReferences");
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut uids: Vec<&str> = Vec::new();
-    let mut duplicates: Vec<String> = Vec::new();
+    let mut duplicates: Vec<&str> = Vec::new();
     for owner in owners {
-        let uid = owner.text("uid");
-        if uids.contains(&uid) && !duplicates.iter().any(|it| it == uid) {
-            duplicates.push(uid.to_owned());
-        }
-        uids.push(uid);
-        if !kept.contains(owner) {
+        if kept.contains(owner) {
+            duplicates.push(owner.text("uid"));
+        } else {
             kept.push(owner.clone());
         }
     }
     if duplicates.is_empty() {
         return Vec::new();
     }
+    let duplicates = duplicates.join(", ");
     metadata.set("ownerReferences", kept);
     vec![format!(
-        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-        duplicates.join(", ")
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {duplicates}"
     )]
 }

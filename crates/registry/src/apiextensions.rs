@@ -132,15 +132,18 @@ fn validate_status(definition: &Value, spec: &Value, errors: &mut Errors) {
         errors.invalid(here, shown(), "must have at least one stored version");
         return;
     }
-    let versions = spec.list("versions");
-    for version in versions.iter().filter(|it| it.flag("storage")) {
+    // Each version accounts for its name once.
+    let mut open = stored.clone();
+    for version in spec.list("versions") {
         let name = version.text("name");
-        if !stored.contains(&name) {
+        if open.contains(&name) {
+            open.retain(|it| *it != name);
+        } else if version.flag("storage") {
             errors.invalid(here, shown(), format!("must have the storage version {name}"));
         }
     }
     for (index, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|it| it.text("name") == *name) {
+        if open.contains(name) && !stored.iter().skip(index.saturating_add(1)).any(|it| it == name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );

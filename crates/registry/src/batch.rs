@@ -11,7 +11,7 @@ use api::names;
 
 use crate::core::pod::options::Options;
 use crate::core::pod::prepare::{count_generation, drop_disabled_fields};
-use crate::core::pod::spec as pod_spec;
+use crate::core::pod::{spec as pod_spec, warnings as pod_warnings};
 use crate::document::{Edit, Read, same};
 use crate::meta::{self, IMMUTABLE, non_negative};
 use crate::render;
@@ -42,16 +42,10 @@ pub(crate) const JOB: Strategy = Strategy {
         workload::prepare_update(job, old, context);
     },
     validate_update,
-    warn: |job, old, context| {
-        let mut warnings = workload::warn_with_name(job, old, context);
-        let spec = job.field("spec");
-        let is_changed =
-            old.is_none_or(|old| old.field("metadata").int("generation") != job.field("metadata").int("generation"));
-        if is_changed && spec.text("completionMode") == "Indexed" {
-            let (completions, parallelism) = (spec.int("completions"), spec.int("parallelism"));
-            if completions > 100_000 && parallelism > 10_000 {
-                warnings.push("spec.completions: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail".to_owned());
-            }
+    warn: |job, old, _| {
+        let mut warnings = workload::warn_name(job, old);
+        if is_changed(job, old) {
+            warnings.extend(warn_spec(job.field("spec"), &Path::new("spec")));
         }
         warnings
     },
@@ -78,6 +72,7 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
         if name.len() > 52 {
             errors.invalid(Path::new("metadata.name"), name, "must be no more than 52 characters");
         }
+        require_schedule(cron_job, errors);
     },
     prepare_update: |cron_job, old, _| {
         cron_job.set("status", old.field("status").clone());
@@ -87,6 +82,18 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     validate_update: |cron_job, old, context, errors| {
         meta::validate_update(cron_job, old, errors);
         validate_cron_job(cron_job, Some(old), context, errors);
+        require_schedule(cron_job, errors);
+    },
+    warn: |cron_job, old, _| {
+        let mut warnings = workload::warn_name(cron_job, old);
+        let spec = cron_job.field("spec");
+        if is_changed(cron_job, old) {
+            warnings.extend(warn_spec(spec.field("jobTemplate").field("spec"), &Path::new("spec.jobTemplate.spec")));
+        }
+        if old.is_some() && spec.text("schedule").contains("TZ") {
+            warnings.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
+        }
+        warnings
     },
     subresources: &[(
         "status",
@@ -97,6 +104,21 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     )],
     ..PLAIN
 };
+
+fn is_changed(object: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| old.field("metadata").int("generation") != object.field("metadata").int("generation"))
+}
+
+/// What users are told about the spec of a job.
+fn warn_spec(spec: &Value, at: &Path<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let is_large = spec.int("completions") > 100_000 && spec.int("parallelism") > 10_000;
+    if spec.text("completionMode") == "Indexed" && is_large {
+        warnings.push(format!("{at}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"));
+    }
+    warnings.extend(pod_warnings::template(spec.field("template"), &at.child("template")));
+    warnings
+}
 
 fn drop_job_template_fields(cron_job: &mut Value, old: Option<&Value>) {
     const PATH: [&str; 5] = ["spec", "jobTemplate", "spec", "template", "spec"];
@@ -115,6 +137,9 @@ fn generate_selector(job: &mut Value) {
     }
     let metadata = job.field("metadata");
     let (name, uid) = (metadata.text("name").to_owned(), metadata.text("uid").to_owned());
+    let template = job.field("spec").field("template").field("metadata").map("labels");
+    // Labels that were taken over from the template are one map with it in Kubernetes.
+    let is_shared = !template.is_empty() && metadata.map("labels") == template;
     let spec = job.make("spec");
     let labels = spec.make("template").make("metadata").make("labels");
     for key in NAME_LABELS {
@@ -123,6 +148,11 @@ fn generate_selector(job: &mut Value) {
     for key in UID_LABELS {
         labels.set_missing(key, uid.as_str());
     }
+    let shared = is_shared.then(|| labels.clone());
+    if let Some(labels) = shared {
+        job.make("metadata").set("labels", labels);
+    }
+    let spec = job.make("spec");
     spec.make("selector").make("matchLabels").set_missing("batch.kubernetes.io/controller-uid", uid);
 }
 
@@ -381,13 +411,18 @@ fn validate_template_update(spec: &Value, old_spec: &Value, old: &Value, at: &Pa
     }
 }
 
+/// A declared rule, which comes behind the written ones.
+fn require_schedule(cron_job: &Value, errors: &mut Errors) {
+    if cron_job.field("spec").text("schedule").is_empty() {
+        errors.required(Path::new("spec.schedule"), "");
+    }
+}
+
 fn validate_cron_job(cron_job: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     let (spec, at) = (cron_job.field("spec"), Path::new("spec"));
     let old_spec = old.map(|old| old.field("spec"));
     let schedule = spec.text("schedule");
-    if schedule.is_empty() {
-        errors.required(at.child("schedule"), "");
-    } else {
+    if !schedule.is_empty() {
         let allows_zone = old_spec.is_some_and(|old| old.text("schedule").contains("TZ"));
         cron::validate(schedule, allows_zone, spec.has("timeZone"), at.child("schedule"), errors);
     }

@@ -115,6 +115,22 @@ pub(crate) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// The value without empty lists and maps inside, as Go writes structs whose fields may be left out.
+pub(crate) fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| match value {
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(fields) => !fields.is_empty(),
+                _ => true,
+            });
+            Value::Object(kept.map(|(key, value)| (key, without_empty(value))).collect())
+        }
+        _ => value.clone(),
+    }
+}
+
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

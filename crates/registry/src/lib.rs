@@ -14,6 +14,7 @@ pub mod admit;
 mod apiextensions;
 mod apps;
 mod batch;
+mod conditions;
 mod coordination;
 mod core;
 pub mod defaults;

@@ -4,7 +4,6 @@
 
 use api::field::{Errors, Path};
 use api::json::Value;
-use api::names;
 
 use crate::apps::{validate_at_most_all, validate_share};
 use crate::document::Read;
@@ -15,7 +14,6 @@ use crate::strategy::Strategy;
 
 pub(crate) const DISRUPTION_BUDGET: Strategy = Strategy {
     validate_create: |budget, _, errors| {
-        meta::validate(budget, true, names::dns1123_subdomain, errors);
         validate_spec(budget.field("spec"), false, errors);
     },
     validate_update: |budget, old, _, errors| {

@@ -31,13 +31,19 @@ pub(crate) const CLUSTER_ROLE: Strategy = Strategy {
 };
 
 pub(crate) const ROLE_BINDING: Strategy = Strategy {
-    validate_create: |binding, _, errors| validate_binding(binding, true, errors),
+    validate_create: |binding, _, errors| {
+        validate_binding(binding, true, errors);
+        validate_names(binding, errors);
+    },
     validate_update: |binding, old, _, errors| validate_binding_update(binding, old, true, errors),
     ..PLAIN
 };
 
 pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy {
-    validate_create: |binding, _, errors| validate_binding(binding, false, errors),
+    validate_create: |binding, _, errors| {
+        validate_binding(binding, false, errors);
+        validate_names(binding, errors);
+    },
     validate_update: |binding, old, _, errors| validate_binding_update(binding, old, false, errors),
     ..PLAIN
 };
@@ -48,10 +54,7 @@ fn validate_role(role: &Value, is_namespaced: bool, errors: &mut Errors) {
     for (index, rule) in role.list("rules").iter().enumerate() {
         validate_rule(rule, is_namespaced, &rules.index(index), errors);
     }
-    if is_namespaced {
-        return;
-    }
-    if let Some(aggregation) = role.optional("aggregationRule") {
+    if let Some(aggregation) = role.optional("aggregationRule").filter(|_| !is_namespaced) {
         let at = Path::new("aggregationRule");
         let at = at.child("clusterRoleSelectors");
         let selectors = aggregation.list("clusterRoleSelectors");
@@ -62,12 +65,13 @@ fn validate_role(role: &Value, is_namespaced: bool, errors: &mut Errors) {
             meta::validate_selector(selector, false, &at.index(index), errors);
         }
     }
+    // Declared rules come behind the written ones.
+    for (index, _) in role.list("rules").iter().enumerate().filter(|(_, rule)| rule.list("verbs").is_empty()) {
+        errors.required(rules.index(index).child("verbs"), "");
+    }
 }
 
 fn validate_rule(rule: &Value, is_namespaced: bool, at: &Path<'_>, errors: &mut Errors) {
-    if rule.list("verbs").is_empty() {
-        errors.required(at.child("verbs"), "");
-    }
     if !rule.list("nonResourceURLs").is_empty() {
         let urls = rule.field("nonResourceURLs").clone();
         let at = at.child("nonResourceURLs");
@@ -97,9 +101,9 @@ fn validate_binding(binding: &Value, is_namespaced: bool, errors: &mut Errors) {
     if !kinds.contains(&role.text("kind")) {
         errors.not_supported(at.child("kind"), role.text("kind"), kinds);
     }
-    match role.text("name") {
-        "" => errors.required(at.child("name"), ""),
-        name => meta::invalid(names::path_segment(name), name, at.child("name"), errors),
+    let name = role.text("name");
+    if !name.is_empty() {
+        meta::invalid(names::path_segment(name), name, at.child("name"), errors);
     }
     let subjects = Path::new("subjects");
     for (index, subject) in binding.list("subjects").iter().enumerate() {
@@ -107,17 +111,26 @@ fn validate_binding(binding: &Value, is_namespaced: bool, errors: &mut Errors) {
     }
 }
 
+/// Declared rules come behind the written ones.
+fn validate_names(binding: &Value, errors: &mut Errors) {
+    let subjects = Path::new("subjects");
+    for (index, _) in binding.list("subjects").iter().enumerate().filter(|(_, it)| it.text("name").is_empty()) {
+        errors.required(subjects.index(index).child("name"), "");
+    }
+    if binding.field("roleRef").text("name").is_empty() {
+        errors.required(Path::new("roleRef.name"), "");
+    }
+}
+
 fn validate_binding_update(binding: &Value, old: &Value, is_namespaced: bool, errors: &mut Errors) {
     validate_binding(binding, is_namespaced, errors);
     meta::validate_update(binding, old, errors);
     meta::immutable(binding.field("roleRef"), old.field("roleRef"), Path::new("roleRef"), errors);
+    validate_names(binding, errors);
 }
 
 fn validate_subject(subject: &Value, is_namespaced: bool, at: &Path<'_>, errors: &mut Errors) {
     let (name, group) = (subject.text("name"), subject.text("apiGroup"));
-    if name.is_empty() {
-        errors.required(at.child("name"), "");
-    }
     match subject.text("kind") {
         "ServiceAccount" => {
             if !name.is_empty() {

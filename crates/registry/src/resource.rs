@@ -13,7 +13,7 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
+use crate::document::{Read, without_empty};
 use crate::meta::invalid;
 
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
@@ -49,7 +49,7 @@ impl Findings {
         for (index, item) in list.iter().enumerate() {
             let key = key(item);
             if seen.contains(&key) {
-                self.declared.duplicate(at.index(index), item.clone());
+                self.declared.duplicate(at.index(index), without_empty(item));
             } else {
                 seen.push(key);
             }
@@ -75,15 +75,14 @@ fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A domain and a name; `prefix` stands before complaints about the domain where declared rules speak.
+/// A domain and a name; declared rules and written ones differ in their words.
 fn validate_qualified_name(name: &str, is_declared: bool, at: Path<'_>, errors: &mut Errors) {
     let identifier = |id: &str, errors: &mut Errors| {
-        let prefix = if is_declared { "name: " } else { "" };
         if id.len() > 32 {
             errors.too_long(at, 32);
         }
         for complaint in names::c_identifier(id) {
-            errors.invalid(at, id, format!("{prefix}{complaint}"));
+            errors.invalid(at, id, complaint);
         }
     };
     let Some((domain, id)) = name.split_once('/') else {
@@ -93,27 +92,19 @@ fn validate_qualified_name(name: &str, is_declared: bool, at: Path<'_>, errors: 
         return;
     }
     if domain.is_empty() {
-        errors.invalid(
-            at,
-            if is_declared { name } else { "" },
-            if is_declared { "prefix must not be empty" } else { "the domain must not be empty" },
-        );
+        errors.invalid(at, "", if is_declared { "prefix must not be empty" } else { "the domain must not be empty" });
     } else if is_declared {
-        for complaint in names::dns1123_subdomain(domain) {
-            errors.invalid(at, domain, format!("prefix: {complaint}"));
-        }
         if domain.len() > 63 {
             errors.too_long(at, 63);
+        }
+        for complaint in names::long_name(domain) {
+            errors.invalid(at, domain, format!("prefix: {complaint}"));
         }
     } else {
         crate::core::volume_sources::validate_driver_name(domain, at, errors);
     }
     if id.is_empty() {
-        errors.invalid(
-            at,
-            if is_declared { name } else { "" },
-            if is_declared { "name must not be empty" } else { "the name must not be empty" },
-        );
+        errors.invalid(at, "", if is_declared { "name must not be empty" } else { "the name must not be empty" });
     } else {
         identifier(id, errors);
     }

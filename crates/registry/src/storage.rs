@@ -10,12 +10,18 @@ use crate::meta::{self, IMMUTABLE, invalid, validate_label_name};
 use crate::strategy::{Context, PLAIN, Strategy};
 
 pub(crate) const STORAGE_CLASS: Strategy = Strategy {
-    validate_create: validate,
+    validate_create: |class, context, errors| {
+        validate_written(class, context, errors);
+        validate_declared(class, errors);
+    },
     validate_update: |class, old, context, errors| {
-        validate(class, context, errors);
+        validate_written(class, context, errors);
         meta::validate_update(class, old, errors);
-        for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        for name in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
             if !same(class.field(name), old.field(name)) {
+                if name == "provisioner" {
+                    validate_declared(class, errors);
+                }
                 // Kubernetes shows no value here.
                 errors.invalid(Path::new(name), BadValue::Value(Value::Null), IMMUTABLE);
             }
@@ -38,12 +44,17 @@ pub(crate) const STORAGE_CLASS: Strategy = Strategy {
     ..PLAIN
 };
 
-fn validate(class: &Value, _: &Context<'_>, errors: &mut Errors) {
+/// Declared rules come behind the written ones.
+fn validate_declared(class: &Value, errors: &mut Errors) {
+    if class.text("provisioner").is_empty() {
+        errors.required(Path::new("provisioner"), "");
+    }
+}
+
+fn validate_written(class: &Value, _: &Context<'_>, errors: &mut Errors) {
     meta::validate(class, false, names::dns1123_subdomain, errors);
     let provisioner = class.text("provisioner");
-    if provisioner.is_empty() {
-        errors.required(Path::new("provisioner"), "");
-    } else {
+    if !provisioner.is_empty() {
         let lower = provisioner.to_lowercase();
         invalid(names::qualified_name(&lower), &lower, Path::new("provisioner"), errors);
     }

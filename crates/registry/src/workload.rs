@@ -54,14 +54,19 @@ pub(crate) fn warn_template(object: &Value, old: Option<&Value>, _: &Context<'_>
 
 /// As [`warn_template`], and about names that pods cannot take over.
 pub(crate) fn warn_with_name(object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let complaints = names::dns1123_label(object.field("metadata").text("name"));
-    if old.is_none() && !complaints.is_empty() {
-        warnings.push(format!(
-            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
-            complaints.join(" ")
-        ));
-    }
+    let mut warnings = warn_name(object, old);
     warnings.extend(warn_template(object, old, context));
     warnings
+}
+
+/// Warnings about the name of a new workload, if pods cannot take it over.
+pub(crate) fn warn_name(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let complaints = names::dns1123_label(object.field("metadata").text("name"));
+    if old.is_some() || complaints.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+        complaints.join(" ")
+    )]
 }

@@ -4,6 +4,7 @@
 //! and base64 canonical. What does not fit is Go's error text, the first one in the text; what the type does not know
 //! is dropped and listed. Follows `sigs.k8s.io/json` and the marshalers of the special types.
 
+use super::given::{GivenEmpty, Part};
 use super::{Field, Kind, Type};
 use crate::base64;
 use crate::duration::Duration;
@@ -19,6 +20,17 @@ pub struct Decoded {
     pub value: Value,
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
+    /// Where empty lists and maps were given.
+    pub given_empty: GivenEmpty,
+}
+
+/// What decoding leaves out of an object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Notes {
+    /// Paths of fields that the type does not have, in the order of the text.
+    pub unknown_fields: Vec<String>,
+    /// Where empty lists and maps were given.
+    pub given_empty: GivenEmpty,
 }
 
 /// Brings a value into the normal form of its type.
@@ -27,16 +39,15 @@ pub struct Decoded {
 /// Go's text for the first part that does not fit.
 pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
     let mut value = value.clone();
-    let unknown_fields = decode_in_place(it, &mut value)?;
-    Ok(Decoded { value, unknown_fields })
+    let Notes { unknown_fields, given_empty } = decode_in_place(it, &mut value)?;
+    Ok(Decoded { value, unknown_fields, given_empty })
 }
 
-/// As [`decode`], without a copy: what is in order is only looked at. Gives the paths of fields that the type does not
-/// have, in the order of the text.
+/// As [`decode`], without a copy: what is in order is only looked at.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit; the value is of no use then.
-pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Vec<String>, String> {
+pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Notes, String> {
     let mut decoder = Decoder::default();
     match value {
         Value::Object(fields) => decoder.object(it, fields, None),
@@ -46,13 +57,13 @@ pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Vec<String>, Stri
             return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", it.go_type()));
         }
     }
-    decoder.error.map_or(Ok(decoder.unknown_fields), Err)
+    decoder.error.map_or(Ok(decoder.notes), Err)
 }
 
 /// Brings an object that was changed back into its type's normal form. Parts that do not fit the type stay as they are.
 pub fn normalize(it: &Type, value: &mut Value) {
     if let Value::Object(fields) = value {
-        Decoder { lenient: true, ..Decoder::default() }.object(it, fields, None);
+        Decoder { lenient: true, normalizes: true, ..Decoder::default() }.object(it, fields, None);
     }
 }
 
@@ -75,6 +86,8 @@ enum Step<'a> {
     Index(usize),
     /// An entry of a map, which type errors do not name.
     Entry(&'a str),
+    /// A struct inside of a struct, which only type errors name.
+    Embedded(&'static str),
 }
 
 impl Place<'_> {
@@ -83,6 +96,7 @@ impl Place<'_> {
         let mut out = self.before.map(Place::render).unwrap_or_default();
         match self.step {
             Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Embedded(_) => {}
             Step::Field(name) | Step::Entry(name) => {
                 if !out.is_empty() {
                     out.push('.');
@@ -96,13 +110,23 @@ impl Place<'_> {
     /// The fields alone: `spec.containers.name`.
     fn fields(&self) -> String {
         let mut out = self.before.map(Place::fields).unwrap_or_default();
-        if let Step::Field(name) = self.step {
+        if let Step::Field(name) | Step::Embedded(name) = self.step {
             if !out.is_empty() {
                 out.push('.');
             }
             out.push_str(name);
         }
         out
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = self.before.map(Place::parts).unwrap_or_default();
+        match self.step {
+            Step::Index(index) => parts.push(Part::Item(index)),
+            Step::Field(name) | Step::Entry(name) => parts.push(Part::Key(Text::new(name))),
+            Step::Embedded(_) => {}
+        }
+        parts
     }
 }
 
@@ -111,13 +135,17 @@ type Present = u128;
 
 #[derive(Default)]
 struct Decoder {
-    unknown_fields: Vec<String>,
-    /// The first one; decoding goes on behind it, as Go's does.
+    notes: Notes,
+    /// The first mismatch, behind which decoding goes on as Go's does, or what ended it.
     error: Option<String>,
+    /// Whether a value with its own decoder ended decoding.
+    is_over: bool,
     /// The struct around the current value, for type errors.
     owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
     lenient: bool,
+    /// Whether the object has been decoded before: nobody asks for notes.
+    normalizes: bool,
 }
 
 impl Decoder {
@@ -125,11 +153,30 @@ impl Decoder {
         self.error.get_or_insert_with(|| message.into());
     }
 
-    /// A value of the wrong type.
-    fn refuse(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+    /// A value with its own decoder does not fit: Go stops, and forgets what did not fit before.
+    fn stop(&mut self, message: impl Into<String>) {
+        if !self.is_over {
+            self.is_over = true;
+            self.error = Some(message.into());
+        }
+    }
+
+    fn mismatch(&self, found: &str, go_type: &str, at: Option<&Place<'_>>) -> String {
         let (owner, names) = (self.owner, at.map(Place::fields).unwrap_or_default());
         let go_type = go_type.trim_start_matches('*');
-        self.fail(format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}"));
+        format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}")
+    }
+
+    /// A value of the wrong type.
+    fn refuse(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+        let message = self.mismatch(found, go_type, at);
+        self.fail(message);
+    }
+
+    /// The same for a value with its own decoder.
+    fn refuse_special(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+        let message = self.mismatch(found, go_type, at);
+        self.stop(message);
     }
 
     fn object(&mut self, it: &Type, fields: &mut Object, at: Option<&Place<'_>>) {
@@ -138,14 +185,18 @@ impl Decoder {
         let mut next = 0;
         let mut is_normal = true;
         for (key, value) in fields.iter_mut() {
-            let place = Place { before: at, step: Step::Field(key) };
             let Some((index, field)) = it.find_from(next, key) else {
                 is_normal = false;
                 if !self.lenient {
-                    self.unknown_fields.push(place.render());
+                    let place = Place { before: at, step: Step::Field(key) };
+                    self.notes.unknown_fields.push(place.render());
                 }
                 continue;
             };
+            let embedding =
+                (!field.embedded.is_empty()).then(|| Place { before: at, step: Step::Embedded(embedded_in(it)) });
+            let before = embedding.as_ref().or(at);
+            let place = Place { before, step: Step::Field(key) };
             is_normal &= index >= next;
             next = index.saturating_add(1);
             if value.is_null() {
@@ -153,6 +204,7 @@ impl Decoder {
                 continue;
             }
             self.value(field.kind, field.go_type, value, Some(&place));
+            self.note_empty(it, field, value, &place);
             match bit(index).filter(|_| !is_left_out(field, value)) {
                 Some(bit) => present |= bit,
                 None => is_normal = false,
@@ -165,6 +217,20 @@ impl Decoder {
         };
         if !is_normal || !is_complete() {
             put_together(it, fields, present);
+        }
+    }
+
+    /// Remembers an empty list or map.
+    fn note_empty(&mut self, owner: &Type, field: &Field, value: &Value, at: &Place<'_>) {
+        let empty = match (field.kind, value) {
+            (Kind::List(_), Value::Array(items)) if items.is_empty() => Value::Array(Vec::new()),
+            (Kind::Map(_), Value::Object(fields)) if fields.is_empty() => Value::object(),
+            _ => return,
+        };
+        // Label selectors and the like are written as JSON in messages, too.
+        let is_written = owner.package.ends_with("/meta/v1") && owner.name != "ObjectMeta";
+        if !self.normalizes && !field.pointer && !is_written {
+            self.notes.given_empty.add(at.parts(), empty);
         }
     }
 
@@ -181,10 +247,10 @@ impl Decoder {
             (Kind::Int32 | Kind::Int64, Value::Float(number)) => {
                 self.refuse(&format!("number {}", number.text()), go_type, at);
             }
-            (Kind::Bytes, Value::String(text)) => {
-                let bytes = base64::decode(text).map(|bytes| base64::encode(&bytes).into());
-                self.keep(value, bytes);
-            }
+            (Kind::Bytes, Value::String(text)) => match base64::decode(text) {
+                Ok(bytes) => *value = base64::encode(&bytes).into(),
+                Err(error) => self.fail(error.to_string()),
+            },
             (Kind::Quantity, _) => {
                 let parsed = match value {
                     Value::String(text) => Quantity::parse(text.trim()),
@@ -194,10 +260,15 @@ impl Decoder {
                 };
                 self.keep(value, parsed.map(|quantity| quantity.to_string().into()));
             }
-            (Kind::IntOrString, _) => {
-                let parsed = IntOrString::from_value(value).map(|value| Value::from(&value));
-                self.keep(value, parsed);
-            }
+            (Kind::IntOrString, _) => match IntOrString::from_value(value) {
+                Ok(parsed) => *value = Value::from(&parsed),
+                // Told with the place, as all mismatches are.
+                Err(_) => match value {
+                    Value::Int(number) => self.refuse_special(&format!("number {number}"), "int32", at),
+                    Value::Float(number) => self.refuse_special(&format!("number {}", number.text()), "int32", at),
+                    other => self.refuse_special(other.kind(), "int32", at),
+                },
+            },
             (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
                 let result = match kind {
                     Kind::Duration => {
@@ -208,9 +279,7 @@ impl Decoder {
                 };
                 self.keep(value, result);
             }
-            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => {
-                self.fail(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
-            }
+            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse_special(other.kind(), "string", at),
             (Kind::Struct(it), Value::Object(fields)) => self.object(it, fields, at),
             (Kind::List(inner), Value::Array(items)) => {
                 let inner_type = element_type(go_type);
@@ -226,6 +295,10 @@ impl Decoder {
                 fields.sort();
             }
             (Kind::SchemaOrBool, Value::Bool(_)) => {}
+            // Go takes anything here, and keeps nothing of it.
+            (Kind::SchemaOrList, Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::String(_)) => {
+                *value = Value::Null;
+            }
             (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value, at),
             (_, other) => self.refuse(other.kind(), go_type, at),
         }
@@ -253,7 +326,7 @@ impl Decoder {
                 }
                 items.iter_mut().filter(|item| item.is_null()).for_each(|item| *item = zero(Kind::Struct(it)));
             }
-            _ => self.fail("boolean or JSON schema expected"),
+            _ => self.stop("boolean or JSON schema expected"),
         }
         self.lenient = lenient;
     }
@@ -261,8 +334,20 @@ impl Decoder {
     fn keep<E: ToString>(&mut self, value: &mut Value, normal: Result<Value, E>) {
         match normal {
             Ok(normal) => *value = normal,
-            Err(error) => self.fail(error.to_string()),
+            Err(error) => self.stop(error.to_string()),
         }
+    }
+}
+
+/// What Go calls the struct that is embedded in a type.
+fn embedded_in(it: &Type) -> &'static str {
+    match it.name {
+        "EphemeralContainer" => "EphemeralContainerCommon",
+        "PersistentVolumeSpec" => "PersistentVolumeSource",
+        "Probe" => "ProbeHandler",
+        "Volume" => "VolumeSource",
+        // Selectors, projections and sources of config maps and secrets.
+        _ => "LocalObjectReference",
     }
 }
 

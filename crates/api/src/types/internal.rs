@@ -21,7 +21,7 @@ fn struct_form(it: &Type, fields: &Object) -> Value {
         return decode(it, &value).map_or(value, |decoded| decoded.value);
     }
     let mut out = Object::with_capacity(it.fields.len());
-    for field in it.fields {
+    for field in in_internal_order(it) {
         let value = fields.get(field.name).filter(|value| !value.is_null());
         match value {
             // TypeMeta is empty inside the server.
@@ -46,6 +46,17 @@ fn struct_form(it: &Type, fields: &Object) -> Value {
     Value::Object(out)
 }
 
+/// The fields in the order of the internal struct, which for schemas is not that of the versions.
+fn in_internal_order(it: &Type) -> impl Iterator<Item = &'static Field> {
+    let is_schema = it.name == "JSONSchemaProps";
+    let nullable = it.fields.iter().find(|field| is_schema && field.go_name == "Nullable");
+    let others = it.fields.iter().filter(move |field| !is_schema || field.go_name != "Nullable");
+    others.flat_map(move |field| {
+        let next = nullable.filter(|_| field.go_name == "Type");
+        [Some(field), next].into_iter().flatten()
+    })
+}
+
 fn is_type_meta(field: &Field) -> bool {
     field.number == 0 && matches!(field.go_name, "Kind" | "APIVersion")
 }
@@ -62,9 +73,28 @@ fn form(kind: Kind, value: Option<&Value>) -> Value {
             out.sort();
             Value::Object(out)
         }
+        (Kind::SchemaOrBool, Some(Value::Bool(allows))) => {
+            Value::Object([("Allows", Value::Bool(*allows)), ("Schema", Value::Null)].into_iter().collect())
+        }
+        (Kind::SchemaOrBool, Some(schema)) => {
+            Value::Object([("Allows", Value::Bool(true)), ("Schema", schema_form(schema))].into_iter().collect())
+        }
+        (Kind::SchemaOrList, Some(Value::Array(schemas))) => {
+            let schemas = Value::Array(schemas.iter().map(schema_form).collect());
+            Value::Object([("Schema", Value::Null), ("JSONSchemas", schemas)].into_iter().collect())
+        }
+        (Kind::SchemaOrList, Some(schema)) => {
+            Value::Object([("Schema", schema_form(schema)), ("JSONSchemas", Value::Null)].into_iter().collect())
+        }
         (_, Some(value)) => value.clone(),
         (kind, None) => zero(kind),
     }
+}
+
+/// A schema that stands where something else could stand.
+fn schema_form(schema: &Value) -> Value {
+    let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps");
+    it.map_or_else(|| schema.clone(), |it| internal_form(it, schema))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) async fn validate(server: &Arc<Server>, resource: &Resource, object: 
     let may_be_terminating = namespace.contains(b"\"Terminating\"");
     if may_be_terminating && namespace.decode().str_at(&["status", "phase"]) == Some("Terminating") {
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
-        let object_name = metadata::text(object, "name");
+        let object_name = super::shown_name(object);
         let cause = api::json!({
             "reason": "NamespaceTerminating",
             "message": (format!("namespace {name} is being terminated")),

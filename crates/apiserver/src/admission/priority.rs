@@ -16,7 +16,7 @@ use crate::stored::Served;
 /// 403 if the class does not exist, or the pod sets another priority itself.
 pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     let name = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default().to_owned();
-    let refuse = |pod: &Value, why: &str| Failure::forbidden("", "pods", metadata::text(pod, "name"), why);
+    let refuse = |pod: &Value, why: &str| Failure::forbidden("", "pods", super::shown_name(pod), why);
     let Some(classes) = resources::find("scheduling.k8s.io", "v1", "priorityclasses") else { return Ok(()) };
     let cache = server.cache.resource(&classes.prefix());
     let class = if name.is_empty() {

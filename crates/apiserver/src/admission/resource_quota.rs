@@ -91,7 +91,7 @@ fn added(resource: &Resource, object: &Value, quota: &Value, usage: &Usage) -> R
         let text = quota.str_at(&["status", part, name]);
         text.and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
     };
-    let name = metadata::text(object, "name");
+    let name = super::shown_name(object);
     let refuse = |why: String| Failure::forbidden(resource.group, resource.plural, name, &why);
     if has_scopes {
         return Ok(None);

@@ -28,7 +28,7 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     if pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
         return Ok(());
     }
-    let (pod_name, namespace) = (metadata::text(pod, "name").to_owned(), metadata::text(pod, "namespace").to_owned());
+    let (pod_name, namespace) = (super::shown_name(pod).to_owned(), metadata::text(pod, "namespace").to_owned());
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     let named = |spec: &Object, field: &str| spec.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
     let name = named(spec, "serviceAccountName").or_else(|| named(spec, "serviceAccount"));

@@ -3,6 +3,7 @@
 //! What that means is in [`crate::apply`]; here a request becomes a write, and a refusal becomes an answer.
 
 use api::json::{self, Value};
+use api::types::GivenEmpty;
 use api::yaml;
 
 use super::create::{SYSTEM_FIELDS, check_namespace, check_terminating, insert, normalize};
@@ -40,7 +41,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let object = checked(call, object)?;
             based_on.check_version(call, old)?;
             check_uid(call, &object, old)?;
-            let decision = change(call, object, old, subresource, Tracking::Done)?;
+            let decision = change(call, object, &GivenEmpty::default(), old, subresource, Tracking::Done)?;
             warnings::add(decision.warnings(call, old, subresource));
             Ok(decision)
         });
@@ -67,7 +68,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         normalize(call, &mut object);
         call.server.meaning.default(call.resource, &mut object);
         call.server.authorizer.authorize(call.user, asked)?;
-        match insert(call, object, managed_fields, Tracking::Done, dry_run).await {
+        match insert(call, object, &GivenEmpty::default(), managed_fields, Tracking::Done, dry_run).await {
             Ok(answer) => return Ok(answer),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}

@@ -1,7 +1,8 @@
 //! Creating an object.
 
 use api::json::Value;
-use store::{Change, Guard, Outcome, Write};
+use api::types::GivenEmpty;
+use store::{Change, Entry, Guard, Outcome, Write};
 
 use super::update::Tracking;
 use super::{Call, ownership};
@@ -11,6 +12,7 @@ use crate::chance;
 use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
+use crate::resources::Resource;
 use crate::status::{Failure, Result};
 use crate::stored::Served;
 use crate::warnings;
@@ -34,6 +36,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     check_terminating(call, &decoded.object)?;
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
+    warnings::add(merge_owners(&mut object, ""));
     if !metadata::text(&object, "resourceVersion").is_empty() {
         return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
     }
@@ -47,7 +50,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     let managed_fields = ownership::create(call, &object);
     metadata::remove(&mut object, "managedFields");
-    insert(call, object, managed_fields, Tracking::Update, dry_run).await
+    insert(call, object, &decoded.given_empty, managed_fields, Tracking::Update, dry_run).await
 }
 
 /// Refuses new objects of a definition that is going.
@@ -64,6 +67,7 @@ pub(super) fn check_terminating(call: &Call<'_>, object: &Value) -> Result<()> {
 pub(super) async fn insert(
     call: &Call<'_>,
     mut object: Value,
+    given_empty: &GivenEmpty,
     managed_fields: Option<Value>,
     tracking: Tracking,
     dry_run: bool,
@@ -74,21 +78,23 @@ pub(super) async fn insert(
     for attempt in 1..=GENERATE_ATTEMPTS {
         // Only a generated name can be taken and tried again.
         let mut object = if generated { object.clone() } else { object.take() };
+        metadata::set(&mut object, "uid", chance::uid());
+        metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+        admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
         let name = metadata::text(&object, "name").to_owned();
-        metadata::set(&mut object, "uid", chance::uid());
-        metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
-        admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
         call.server.meaning.prepare_create(resource, &mut object);
-        // What preparation leaves empty is filled in, so that the next change does not seem to set it.
-        call.server.meaning.default(resource, &mut object);
-        normalize(call, &mut object);
-        let errors = call.server.meaning.validate_create(resource, &object);
+        let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }
+        given_empty.settle(&mut object);
+        call.server.meaning.canonicalize(resource, &mut object);
+        // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+        call.server.meaning.default(resource, &mut object);
+        normalize(call, &mut object);
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
         warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
         admission::charge(call.server, resource, &object, dry_run).await?;
@@ -96,8 +102,8 @@ pub(super) async fn insert(
             metadata::set(&mut object, "managedFields", managed_fields.clone());
         }
         if dry_run {
-            if call.server.store.get(&key(call, &name), 0).await?.entry.is_some() {
-                return Err(Failure::already_exists(resource, &name));
+            if let Some(entry) = call.server.store.get(&key(call, &name), 0).await?.entry {
+                return Err(taken(resource, &name, &stem, Some(entry)));
             }
             return call.answer_value(201, &object);
         }
@@ -120,21 +126,33 @@ pub(super) async fn insert(
                 return call.answer(201, &served);
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
-            Outcome::Conflict { current } => {
-                let mut failure = Failure::already_exists(resource, &name);
-                let existing = current.and_then(|entry| Served::new(&entry.value, entry.revision));
-                if existing.is_some_and(|existing| metadata::is_deleting(&existing.decode())) {
-                    failure.message = format!("object is being deleted: {}", failure.message);
-                }
-                return Err(failure);
-            }
+            Outcome::Conflict { current } => return Err(taken(resource, &name, &stem, current)),
         }
     }
     Err(Failure::already_exists(resource, &stem))
 }
 
+/// The name belongs to another object.
+fn taken(resource: &Resource, name: &str, stem: &str, current: Option<Entry>) -> Box<Failure> {
+    let mut failure = Failure::already_exists(resource, name);
+    if !stem.is_empty() {
+        failure.message.push_str(", the server was not able to generate a unique name for the object");
+        failure = failure.with_detail("retryAfterSeconds", Value::Int(1));
+    }
+    let existing = current.and_then(|entry| Served::new(&entry.value, entry.revision));
+    if existing.is_some_and(|existing| metadata::is_deleting(&existing.decode())) {
+        failure.message = format!("object is being deleted: {}", failure.message);
+    }
+    failure
+}
+
 fn key(call: &Call<'_>, name: &str) -> String {
     call.resource.key(&call.target.namespace, name)
+}
+
+/// Makes equal references to owners one; gives back what users are told.
+pub(super) fn merge_owners(object: &mut Value, when: &str) -> Vec<String> {
+    object.get_mut("metadata").map(|it| registry::admit::merge_owners(it, when)).unwrap_or_default()
 }
 
 /// A name that starts with `stem` and fits into a label.

@@ -3,13 +3,13 @@
 use api::json::Value;
 
 use super::Call;
-use super::create::check_namespace;
+use super::create::{check_namespace, merge_owners};
 use super::update::{BasedOn, change, modify_tracked, show};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
 use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::payload::{FieldValidation, Payload};
+use crate::payload::{Decoded, FieldValidation, Payload};
 use crate::status::{Failure, Result};
 use crate::warnings;
 
@@ -47,8 +47,8 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let hidden = if mentions_managed { None } else { metadata::make(&mut shown).remove("managedFields") };
         let patched = apply(call, kind, &shown);
         let is_refused = |complaints: &[String]| validation == FieldValidation::Strict && !complaints.is_empty();
-        let (object, complaints) = match (patched, hidden) {
-            (Ok((object, complaints)), _) if !is_refused(&complaints) => (object, complaints),
+        let Decoded { object, complaints, given_empty } = match (patched, hidden) {
+            (Ok(decoded), _) if !is_refused(&decoded.complaints) => decoded,
             (patched, None) => patched?,
             // A refusal shows the whole object.
             (_, Some(hidden)) => {
@@ -67,8 +67,9 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         based_on.check(call, old)?;
         let mut object = object;
         check_namespace(call, &mut object)?;
+        warnings::add(merge_owners(&mut object, " after mutating admission happens"));
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        let decision = change(call, object, old, subresource, tracking)?;
+        let decision = change(call, object, &given_empty, old, subresource, tracking)?;
         warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
@@ -123,19 +124,19 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 }
 
 /// The patched object in the client's version, and what strict reading complains about.
-pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>)> {
+pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
     let (patched, mut complaints) = patched(call, kind, shown)?;
     let payload = Payload { value: patched, duplicates: Vec::new() };
-    let decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
-    complaints.extend(decoded.complaints);
-    let mut object = decoded.object;
+    let mut decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
+    complaints.append(&mut decoded.complaints);
+    decoded.complaints = complaints;
     // A patch that removes the name or version does not mean another object.
     for field in ["name", "namespace"] {
-        if metadata::text(&object, field).is_empty() {
-            metadata::copy(&mut object, shown, field);
+        if metadata::text(&decoded.object, field).is_empty() {
+            metadata::copy(&mut decoded.object, shown, field);
         }
     }
-    Ok((object, complaints))
+    Ok(decoded)
 }
 
 /// What does not fit the type after a patch is an invalid object, not a bad request.

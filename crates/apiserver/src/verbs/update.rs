@@ -1,6 +1,7 @@
 //! Replacing an object, and what all changes of an object share.
 
 use api::json::Value;
+use api::types::GivenEmpty;
 
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
@@ -19,17 +20,18 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     }
     let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
-    let (mut object, complaints) = read(call)?;
+    let (Decoded { mut object, complaints, given_empty }, owner_warnings) = read(call)?;
     warnings::add(payload::check_fields(validation, call.resource.kind, &call.target.version, complaints)?);
+    warnings::add(owner_warnings);
     let based_on = BasedOn::of(call, &object)?;
     let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
         // Most often the first attempt succeeds; another one reads the body again.
         let object = match object.take() {
-            Value::Null => read(call)?.0,
+            Value::Null => read(call)?.0.object,
             object => object,
         };
-        let decision = change(call, object, old, subresource, tracking)?;
+        let decision = change(call, object, &given_empty, old, subresource, tracking)?;
         warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
@@ -37,18 +39,20 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     show(call, done)
 }
 
-/// The object that was sent, in the stored version, and what strict reading complains about.
-fn read(call: &Call<'_>) -> Result<(Value, Vec<String>)> {
+/// The object that was sent, in the stored version, and what users are told about its owners.
+fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let Decoded { mut object, complaints } = call.read(payload)?;
-    check_name(call, &object)?;
-    check_namespace(call, &mut object)?;
+    let mut decoded = call.read(payload)?;
+    let object = &mut decoded.object;
+    check_name(call, object)?;
+    check_namespace(call, object)?;
+    let warnings = create::merge_owners(object, "");
     if !conversion::is_stored(resource, version) {
-        conversion::to_stored(resource, version, &mut object);
-        normalize(call, &mut object);
+        conversion::to_stored(resource, version, object);
+        normalize(call, object);
     }
-    Ok((object, complaints))
+    Ok((decoded, warnings))
 }
 
 /// The answer after a change.
@@ -156,17 +160,26 @@ pub(super) async fn modify_tracked(
 pub(super) fn change(
     call: &Call<'_>,
     mut object: Value,
+    given_empty: &GivenEmpty,
     old: &Value,
     subresource: &str,
     tracking: Tracking,
 ) -> Result<Decision> {
     let resource = call.resource;
+    // The parts of pods take only what they are about.
+    let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
+    let judged = !is_part_of_pod && call.server.meaning.judges_metadata(resource);
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
+        // Kinds that have rules of their own say themselves that it may not be set.
+        if judged && before.is_none() && field.starts_with("deletion") {
+            continue;
+        }
         if let (Some(given), "deletionTimestamp") = (&given, field)
             && Some(given) != before
             && !given.is_null()
+            && !is_part_of_pod
         {
             let mut errors = api::field::Errors::new();
             let at = api::field::Path::new("metadata");
@@ -187,13 +200,15 @@ pub(super) fn change(
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
-    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
-    call.server.meaning.default(resource, &mut object);
-    create::normalize(call, &mut object);
-    let errors = call.server.meaning.validate_update(resource, &object, old, subresource);
+    let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
     if !errors.is_empty() {
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
     }
+    given_empty.settle(&mut object);
+    call.server.meaning.canonicalize(resource, &mut object);
+    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
+    call.server.meaning.default(resource, &mut object);
+    create::normalize(call, &mut object);
     admission::validate_update(call.server, resource, &object, old, call.user)?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);

@@ -23,6 +23,7 @@ use api::json::Value;
 use api::json_path::JsonPath;
 use api::names;
 use api::structural_schema::Schema;
+use api::types::GivenEmpty;
 
 use self::correlation::Correlated;
 use self::rules::Rules;
@@ -175,7 +176,7 @@ impl CustomResource {
         }
         defaults::apply(&mut object, &self.schema);
         let strict_errors = strict_errors.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-        Ok(Document { object, strict_errors })
+        Ok(Document { object, strict_errors, given_empty: GivenEmpty::default() })
     }
 
     /// What a stored object is today: the schema may have changed since it was written.
@@ -347,7 +348,7 @@ impl CustomResource {
     /// # Errors
     /// Why it is refused.
     pub fn create(&self, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
-        let Document { mut object, strict_errors } = self.read(document)?;
+        let Document { mut object, strict_errors, .. } = self.read(document)?;
         has_type(&object)?;
         let mut warnings = admit::fill_metadata(&mut object, context);
         admit::check_namespace(self.is_namespaced, &mut object, context)?;
@@ -370,9 +371,9 @@ impl CustomResource {
         subresource: Option<&str>,
         context: &Context<'_>,
     ) -> Result<Accepted, Refused> {
-        let Document { mut object, strict_errors } = self.read(document)?;
+        let Document { mut object, strict_errors, .. } = self.read(document)?;
         has_type(&object)?;
-        let mut warnings = admit::merge_owners(object.make("metadata"));
+        let mut warnings = admit::merge_owners(object.make("metadata"), "");
         admit::check_namespace(self.is_namespaced, &mut object, context)?;
         let generation = old.field("metadata").field("generation").clone();
         object.make("metadata").set("generation", generation);

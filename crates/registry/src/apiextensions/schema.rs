@@ -414,7 +414,8 @@ impl Walk<'_> {
             errors.forbidden(at.child("default"), format!("must not be set {reason}"));
         }
         for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-            if schema.has(name) {
+            let is_empty = matches!(name, "patternProperties" | "definitions") && schema.map(name).is_empty();
+            if schema.has(name) && !is_empty {
                 errors.forbidden(at.child(name), format!("{name} is not supported"));
             }
         }

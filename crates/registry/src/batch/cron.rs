@@ -5,6 +5,7 @@
 use api::duration::Duration;
 use api::field::{Errors, Path};
 use api::go_text::quote;
+use jiff::tz::TimeZoneDatabase;
 
 /// Adds what is wrong with a schedule.
 pub(super) fn validate(schedule: &str, allows_zone: bool, has_zone: bool, at: Path<'_>, errors: &mut Errors) {
@@ -20,7 +21,7 @@ pub(super) fn validate(schedule: &str, allows_zone: bool, has_zone: bool, at: Pa
     }
 }
 
-/// Adds what is wrong with the name of a time zone; whether it exists is left to the clock of the controller.
+/// Adds what is wrong with the name of a time zone.
 pub(super) fn validate_zone(zone: &str, at: Path<'_>, errors: &mut Errors) {
     if zone.is_empty() {
         errors.invalid(at, zone, "timeZone must be nil or non-empty string");
@@ -32,12 +33,21 @@ pub(super) fn validate_zone(zone: &str, at: Path<'_>, errors: &mut Errors) {
     };
     if zone.split('/').any(|part| !is_part(part) || matches!(part, "." | "..") || part.starts_with('-')) {
         errors.invalid(at, zone, format!("unknown time zone {zone}"));
-    } else if zone.eq_ignore_ascii_case("local") {
-        errors.invalid(
-            at,
-            zone,
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
-        );
+        return;
+    }
+    if zone.eq_ignore_ascii_case("local") {
+        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errors.invalid(at, zone, detail);
+    }
+    // The database finds names in any case.
+    let is_known = |name: &str| TimeZoneDatabase::bundled().get(name).is_ok_and(|it| it.iana_name() == Some(name));
+    if !matches!(zone, "UTC" | "Local") && !is_known(zone) {
+        let detail = if zone.contains("..") {
+            "time: invalid location name".to_owned()
+        } else {
+            format!("unknown time zone {zone}")
+        };
+        errors.invalid(at, zone, detail);
     }
 }
 

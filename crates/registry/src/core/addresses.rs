@@ -79,6 +79,67 @@ pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     (length <= max).then_some((address, length))
 }
 
+fn masked(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(it) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(length.into())).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from(u32::from(it) & mask))
+        }
+        IpAddr::V6(it) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length.into())).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(it) & mask))
+        }
+    }
+}
+
+/// What users are told about ranges that are accepted but not canonical.
+pub(crate) fn warn_range(text: &str, at: &Path<'_>) -> Vec<String> {
+    let Some((address, length)) = parse_range(text) else { return Vec::new() };
+    let range = format!("{}/{length}", masked(address, length));
+    let mut warnings = Vec::new();
+    if masked(address, length) != address {
+        let single = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
+        warnings.push(format!(
+            "{at}: CIDR value {} is ambiguous in this context (should be {} or {}?)",
+            quote(text),
+            quote(&range),
+            quote(&single)
+        ));
+    }
+    let (host, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let has_zeros = prefix.len() > 1 && prefix.starts_with('0');
+    let is_standard = host.parse::<IpAddr>().is_ok_and(|it| it.is_ipv4() == address.is_ipv4()) && !has_zeros;
+    if !is_standard {
+        warnings.push(format!("{at}: non-standard CIDR value {} is invalid: use {}", quote(text), quote(&range)));
+    }
+    if warnings.is_empty() && address.is_ipv6() && range != text {
+        warnings.push(format!(
+            "{at}: IPv6 CIDR value {} should be in RFC 5952 canonical format ({})",
+            quote(text),
+            quote(&range)
+        ));
+    }
+    warnings
+}
+
+/// Adds what is wrong with the address of an interface and the length of its network's prefix.
+pub(crate) fn validate_interface(text: &str, at: Path<'_>, errors: &mut Errors) {
+    let mapped = text.split_once('/').and_then(|(address, length)| {
+        let address = address.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()?;
+        let length: u8 = length.parse().ok().filter(|length| *length <= 128)?;
+        // Of a mapped address the last 32 bits count.
+        Some((IpAddr::V4(address), if length > 32 { length.saturating_sub(96) } else { length }))
+    });
+    let Some((address, length)) = mapped.or_else(|| parse_range(text)) else {
+        errors.invalid(at, text, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+        return;
+    };
+    let canonical = format!("{address}/{length}");
+    if canonical != text {
+        errors.invalid(at, text, format!("must be in canonical form ({})", quote(&canonical)));
+    }
+}
+
 /// Adds what is wrong with a range of addresses.
 pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
     let Some((address, length)) = parse_range(text) else {
@@ -96,17 +157,7 @@ pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
     if prefix.len() > 1 && prefix.starts_with('0') {
         errors.invalid(at, text, "must not have leading 0s in prefix length");
     }
-    let masked = match address {
-        IpAddr::V4(it) => {
-            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(length.into())).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from(u32::from(it) & mask))
-        }
-        IpAddr::V6(it) => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length.into())).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from(u128::from(it) & mask))
-        }
-    };
-    if masked != address {
+    if masked(address, length) != address {
         errors.invalid(at, text, "must not have bits set beyond the prefix length");
     }
 }

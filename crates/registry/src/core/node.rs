@@ -45,6 +45,21 @@ pub(crate) const STRATEGY: Strategy = Strategy {
             validate: validate_update,
         },
     )],
+    warn: |node, _, _| {
+        let spec = node.field("spec");
+        let mut warnings = Vec::new();
+        if spec.has("configSource") {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
+        }
+        if !spec.text("externalID").is_empty() {
+            warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        }
+        let list = Path::new("spec.podCIDRs");
+        for (index, range) in spec.texts("podCIDRs").enumerate() {
+            warnings.extend(addresses::warn_range(range, &list.index(index)));
+        }
+        warnings
+    },
     ..PLAIN
 };
 

@@ -23,7 +23,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
         drop_disabled_fields(claim.make("spec"));
     },
     validate_create: |claim, context, errors| {
-        validate_admin_access(claim.field("spec"), &Path::new("spec"), context, errors);
+        validate_admin_access(claim.field("spec"), context, errors);
         meta::validate(claim, true, names::dns1123_subdomain, errors);
         validate_spec(claim.field("spec"), None, context, &Path::new("spec")).finish(errors);
     },
@@ -55,7 +55,7 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
     prepare_create: |template, _| drop_disabled_fields(template.make("spec").make("spec")),
     validate_create: |template, context, errors| {
         let (spec, at) = (template.field("spec"), Path::new("spec"));
-        validate_admin_access(spec.field("spec"), &at.child("spec"), context, errors);
+        validate_admin_access(spec.field("spec"), context, errors);
         meta::validate(template, true, names::dns1123_subdomain, errors);
         validate_template_metadata(spec.field("metadata"), &at.child("metadata"), errors);
         validate_spec(spec.field("spec"), None, context, &at.child("spec")).finish(errors);
@@ -92,17 +92,16 @@ fn drop_disabled_fields(spec: &mut Value) {
 }
 
 /// Administrators' access is for namespaces that say so.
-fn validate_admin_access(spec: &Value, at: &Path<'_>, context: &Context<'_>, errors: &mut Errors) {
+fn validate_admin_access(spec: &Value, context: &Context<'_>, errors: &mut Errors) {
     if context.namespace_allows_admin_access {
         return;
     }
-    let devices = at.child("devices");
-    let list = devices.child("requests");
-    for (index, request) in spec.field("devices").list("requests").iter().enumerate() {
-        if request.field("exactly").flag("adminAccess") {
-            let detail = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
-            errors.forbidden(list.index(index).child("adminAccess"), detail);
-        }
+    let requests = spec.field("devices").list("requests");
+    if let Some(index) = requests.iter().position(|it| it.field("exactly").flag("adminAccess")) {
+        // Kubernetes names the first one, and templates' requests as if they were claims'.
+        let list = Path::new("spec.devices.requests");
+        let detail = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+        errors.forbidden(list.index(index).child("adminAccess"), detail);
     }
 }
 
@@ -189,9 +188,14 @@ fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findi
         (None, false) => {
             findings.written.required(*at, "exactly one of `exactly` or `firstAvailable` is required");
         }
-        (Some(_), true) => {
+        (Some(exactly), true) => {
             let detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             findings.written.invalid(*at, Value::Null, detail);
+            // Declared rules look at both nevertheless.
+            let mut both = Findings::default();
+            validate_exact(exactly, context, &at.child("exactly"), &mut both);
+            validate_alternatives(subs, context, at.child("firstAvailable"), &mut both);
+            findings.declared.append(both.declared);
         }
         (Some(exactly), false) => {
             let at = at.child("exactly");
@@ -204,26 +208,27 @@ fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findi
             }
             validate_exact(exactly, context, &at, findings);
         }
-        (None, true) => {
-            let list = at.child("firstAvailable");
-            if !findings.fits(subs, 8, list) {
-                return;
-            }
-            findings.unique(subs, &list, |it| it.text("name"));
-            for (index, sub) in subs.iter().enumerate() {
-                let here = list.index(index);
-                let name = sub.text("name");
-                invalid(names::dns1123_label(name), name, here.child("name"), &mut findings.written);
-                let class = sub.text("deviceClassName");
-                if class.is_empty() {
-                    findings.declared.required(here.child("deviceClassName"), "");
-                } else {
-                    let here = here.child("deviceClassName");
-                    invalid(names::dns1123_subdomain(class), class, here, &mut findings.declared);
-                }
-                validate_exact(sub, context, &here, findings);
-            }
+        (None, true) => validate_alternatives(subs, context, at.child("firstAvailable"), findings),
+    }
+}
+
+fn validate_alternatives(subs: &[Value], context: &Context<'_>, list: Path<'_>, findings: &mut Findings) {
+    if !findings.fits(subs, 8, list) {
+        return;
+    }
+    findings.unique(subs, &list, |it| it.text("name"));
+    for (index, sub) in subs.iter().enumerate() {
+        let here = list.index(index);
+        let name = sub.text("name");
+        invalid(names::dns1123_label(name), name, here.child("name"), &mut findings.written);
+        let class = sub.text("deviceClassName");
+        if class.is_empty() {
+            findings.declared.required(here.child("deviceClassName"), "");
+        } else {
+            let here = here.child("deviceClassName");
+            invalid(names::long_name(class), class, here, &mut findings.declared);
         }
+        validate_exact(sub, context, &here, findings);
     }
 }
 

@@ -55,7 +55,7 @@ fn validate_name(class: &Value, findings: &mut Findings) {
     }
     let name = metadata.text("name");
     if !name.is_empty() {
-        invalid(names::dns1123_subdomain(name), name, at.child("name"), &mut findings.declared);
+        invalid(names::long_name(name), name, at.child("name"), &mut findings.declared);
     }
 }
 

@@ -210,8 +210,10 @@ fn validate_attribute(attribute: &Value, at: &Path<'_>, findings: &mut Findings)
             findings.written.too_long(at.child("version"), 64);
         }
     }
+    // Empty lists do not count.
+    let is_set = |value: &Value| value.as_array().map_or(!value.is_null(), |items| !items.is_empty());
     let quoted = NAMES.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let set: Vec<&str> = NAMES.iter().copied().filter(|name| attribute.has(name)).collect();
+    let set: Vec<&str> = NAMES.iter().copied().filter(|name| is_set(attribute.field(name))).collect();
     match set.as_slice() {
         [] => findings.declared.invalid(*at, "", format!("must specify one of: {quoted}")),
         [_] => {}

@@ -6,10 +6,17 @@ use api::names;
 
 use super::claim::Requests;
 use super::{Findings, config, validate_binding_conditions, validate_driver, validate_pool_name, validate_toleration};
+use crate::conditions;
+use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
-use crate::document::{Read, same};
+use crate::document::{Read, same, without_empty};
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::strategy::Context;
+
+const MAX_CONDITIONS: usize = 8;
+const MAX_INTERFACE_NAME: usize = 256;
+const MAX_HARDWARE_ADDRESS: usize = 128;
+const MAX_ADDRESSES: usize = 16;
 
 pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut Errors) {
     meta::validate_update(claim, old, errors);
@@ -69,15 +76,66 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         validate_pool_name(device.text("pool"), here.child("pool"), written);
         invalid(names::dns1123_label(name), name, here.child("device"), written);
         if !results.iter().any(|it| is_same(it, device)) {
-            let shown = format!("{}/{}/{name}", device.text("driver"), device.text("pool"));
+            let shown = api::json!({
+                "Driver": (device.text("driver")),
+                "Pool": (device.text("pool")),
+                "Device": name,
+                "ShareID": (device.text("shareID"))
+            });
             written.invalid(here, shown, "must be an allocated device in the claim");
         }
+        let conditions = device.list("conditions");
+        if conditions.len() > MAX_CONDITIONS {
+            written.too_many(here.child("conditions"), Some(conditions.len()), MAX_CONDITIONS);
+        }
+        conditions::validate(conditions, &here.child("conditions"), written);
         if device.has("data") {
             config::validate_raw(device.field("data"), false, here.child("data"), written);
         }
-        if devices.iter().take(index).any(|it| is_same(it, device)) {
-            findings.declared.duplicate(here, device.clone());
+        let (network, list) = (device.field("networkData"), here.child("networkData"));
+        let list = list.child("ips");
+        for (index, address) in network.texts("ips").enumerate() {
+            addresses::validate_interface(address, list.index(index), written);
         }
+    }
+    // Declared rules come behind, lists before what is in them.
+    for (index, device) in devices.iter().enumerate() {
+        if devices.iter().take(index).any(|it| is_same(it, device)) {
+            findings.declared.duplicate(at.index(index), without_empty(device));
+        }
+    }
+    for (index, device) in devices.iter().enumerate() {
+        let here = at.index(index);
+        if let Some(id) = device.optional_text("shareID") {
+            validate_uuid(id, here.child("shareID"), &mut findings.declared);
+        }
+        if let Some(data) = device.optional("networkData") {
+            validate_network_data(data, &here.child("networkData"), findings);
+        }
+    }
+}
+
+fn validate_network_data(data: &Value, at: &Path<'_>, findings: &mut Findings) {
+    if data.text("interfaceName").len() > MAX_INTERFACE_NAME {
+        findings.declared.too_long(at.child("interfaceName"), MAX_INTERFACE_NAME);
+    }
+    let (addresses, list) = (data.list("ips"), at.child("ips"));
+    if findings.fits(addresses, MAX_ADDRESSES, list) {
+        findings.unique(addresses, &list, |it| it.as_str().unwrap_or_default());
+    }
+    if data.text("hardwareAddress").len() > MAX_HARDWARE_ADDRESS {
+        findings.declared.too_long(at.child("hardwareAddress"), MAX_HARDWARE_ADDRESS);
+    }
+}
+
+fn validate_uuid(id: &str, at: Path<'_>, errors: &mut Errors) {
+    let is_uuid = id.len() == 36
+        && id.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        });
+    if !is_uuid {
+        errors.invalid(at, id, "must be a lowercase UUID in 8-4-4-4-12 format");
     }
 }
 
@@ -120,14 +178,6 @@ fn validate_result(result: &Value, requests: &Requests<'_>, at: &Path<'_>, findi
         validate_toleration(toleration, &list.index(index), findings);
     }
     if let Some(id) = result.optional_text("shareID") {
-        let is_uuid = id.len() == 36
-            && id.bytes().enumerate().all(|(index, byte)| match index {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-            });
-        if !is_uuid {
-            let detail = "must be a lowercase UUID in 8-4-4-4-12 format";
-            findings.declared.invalid(at.child("shareID"), id, detail);
-        }
+        validate_uuid(id, at.child("shareID"), &mut findings.declared);
     }
 }

@@ -2,6 +2,7 @@
 
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
+use api::types::GivenEmpty;
 
 use super::super::modify::{Done, modify};
 use super::super::update::{Tracking, change, check_name};
@@ -199,7 +200,7 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>
             Some(entries) => metadata::set(&mut object, "managedFields", entries),
             None => metadata::remove(&mut object, "managedFields"),
         }
-        change(call, object, old, "", Tracking::Done)
+        change(call, object, &GivenEmpty::default(), old, "", Tracking::Done)
     })
     .await?;
     Ok(match done {

@@ -211,15 +211,14 @@ fn underscored_subdomain(name: &str) -> Vec<String> {
         complaints.push("must be no more than 253 characters".to_owned());
     }
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_start = |byte: &u8| is_end(byte) || *byte == b'_';
     let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.first().is_some_and(is_start)
-            && bytes.last().is_some_and(is_start)
+        let bytes = label.strip_prefix('_').unwrap_or(label).as_bytes();
+        bytes.first().is_some_and(is_end)
+            && bytes.last().is_some_and(is_end)
             && bytes.iter().all(|byte| is_end(byte) || matches!(byte, b'-' | b'_'))
     };
     if !name.split('.').all(is_label) {
-        complaints.push("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')".to_owned());
+        complaints.push("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')".to_owned());
     }
     complaints
 }
