@@ -71,14 +71,8 @@ impl Answer {
     /// The same in protobuf, if it is an object of a type that has such a form.
     #[must_use]
     pub(crate) fn into_protobuf(self) -> Self {
-        let document = match &self.body {
-            Body::Full(bytes) if self.content_type == "application/json" => json::parse(bytes).ok(),
-            Body::Pieces(pieces) if self.content_type == "application/json" => {
-                let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
-                json::parse(&whole).ok()
-            }
-            _ => None,
-        };
+        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let document = document.and_then(|bytes| json::parse(&bytes).ok());
         let Some(document) = document else { return self };
         let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
         let kind = document.str_at(&["kind"]).unwrap_or_default();

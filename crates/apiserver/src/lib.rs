@@ -18,6 +18,7 @@ pub mod authorization;
 mod body;
 mod bootstrap;
 pub mod cache;
+mod cbor;
 pub mod certificates;
 mod chance;
 mod compaction;

@@ -73,7 +73,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
 }
 
 /// Bytes that are no object of any kind.
-fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
+pub(crate) fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
     /// So much of the body is shown.
     const SHOWN_MAX: usize = 30;
     let start = body.get(..SHOWN_MAX).unwrap_or(body);

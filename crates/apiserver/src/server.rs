@@ -26,6 +26,7 @@ use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
+use crate::cbor;
 use crate::compaction;
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
@@ -221,7 +222,8 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let started = Instant::now();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let wants_cbor = self.options.features.enabled(Gate::CBORServingAndStorage) && cbor::enter(&mut parts);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let target = match route(&parts.method, parts.uri.path(), &query) {
             Route::Resource(target) => Some(target),
@@ -232,6 +234,9 @@ impl Server {
         let mut answer = answer.unwrap_or_else(Answer::from);
         if negotiation::wants_protobuf(&parts.headers) {
             answer = answer.into_protobuf();
+        }
+        if wants_cbor {
+            answer = cbor::leave(answer);
         }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
@@ -383,7 +388,7 @@ impl Server {
             warnings::add(warnings::deprecation(resource, target));
         }
         let accepted = negotiation::negotiate(&parts.headers)?;
-        let body = read_body(body, self.options.body_bytes_max).await?;
+        let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
@@ -517,7 +522,7 @@ fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response
     let pieces = match std::mem::replace(response.body_mut(), Body::empty()) {
         Body::Full(bytes) => [bytes].into(),
         Body::Pieces(pieces) => pieces,
-        stream @ Body::Stream(_) => {
+        stream @ (Body::Stream(_) | Body::Written(..)) => {
             *response.body_mut() = stream;
             return response;
         }
