@@ -9,6 +9,7 @@ use crate::apply::{self, BuiltIn, Versions as _};
 use crate::chance;
 use crate::metadata;
 use crate::resources::{self, Resource};
+use crate::services::{self, AddressRange};
 use crate::stored;
 
 const OBJECTS: &str = include_str!("../data/bootstrap.json");
@@ -28,7 +29,7 @@ const LISTS: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
+pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result<(), store::Error> {
     let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
     let mut writes = Vec::new();
     for (group, plural) in LISTS {
@@ -42,6 +43,13 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
             if plural == "priorityclasses" {
                 metadata::set(&mut object, "generation", 1_i64);
             }
+            if plural == "services"
+                && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+            {
+                let address = addresses.first_address().to_string();
+                spec.insert("clusterIP", address.as_str());
+                spec.insert("clusterIPs", vec![Value::from(address)]);
+            }
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("kind", resource.kind);
                 fields.insert("apiVersion", resource.api_version("v1"));
@@ -51,6 +59,9 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
             own(resource, &mut normal);
             writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
         }
+    }
+    if let Some((key, mut holder)) = services::own_address(addresses) {
+        writes.extend(stored::encode(&mut holder).map(|bytes| Write::create(key, bytes)));
     }
     // One after the other would be one commit each: all at once share a few.
     let written = writes.into_iter().map(|write| store.write(write));

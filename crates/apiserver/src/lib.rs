@@ -37,6 +37,7 @@ pub mod payload;
 pub mod request;
 pub mod resources;
 pub mod server;
+pub mod services;
 pub mod status;
 pub mod stored;
 mod tables;

@@ -39,6 +39,7 @@ use crate::negotiation;
 use crate::openapi::OpenApi;
 use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
+use crate::services::{AddressRange, PortRange};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
 use crate::warnings;
@@ -77,6 +78,10 @@ pub struct Options {
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
     pub compaction_interval: Option<Duration>,
+    /// The addresses that services can have,
+    pub service_addresses: AddressRange,
+    /// and the ports on all nodes.
+    pub service_ports: PortRange,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
 }
@@ -98,6 +103,8 @@ impl Default for Options {
             event_ttl: Duration::from_secs(3600),
             store_name: "store",
             compaction_interval: None,
+            service_addresses: AddressRange::default(),
+            service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
         }
     }
@@ -151,7 +158,7 @@ impl Server {
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
-        bootstrap::create(&*store).await?;
+        bootstrap::create(&*store, options.service_addresses).await?;
         let cache = Cache::start(store.clone(), opened).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {

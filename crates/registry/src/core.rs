@@ -10,5 +10,6 @@ pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 pub(crate) mod resource_names;
+pub(crate) mod service;
 pub(crate) mod volume_claim;
 pub(crate) mod volume_sources;

@@ -15,9 +15,6 @@ use crate::strategy::{Context, PLAIN, Part, Strategy};
 /// Objects with a name and nothing else that is known.
 pub(crate) const NAMED: Strategy = of(validate_subdomain, None);
 
-/// Objects whose names are DNS labels, such as services.
-pub(crate) const LABEL: Strategy = of(validate_label, Some(false));
-
 /// Objects with a status that users do not write.
 pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false));
 
@@ -67,10 +64,6 @@ const fn of(validate_create: fn(&Value, &Context<'_>, &mut Errors), has_generati
 
 fn validate_subdomain(object: &Value, context: &Context<'_>, errors: &mut Errors) {
     validate(object, names::dns1123_subdomain, context, errors);
-}
-
-fn validate_label(object: &Value, context: &Context<'_>, errors: &mut Errors) {
-    validate(object, names::dns1123_label, context, errors);
 }
 
 /// The scope of a kind shows in its objects: those without a namespace have been made so.

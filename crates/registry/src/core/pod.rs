@@ -11,7 +11,7 @@ mod env;
 mod mounts;
 pub(crate) mod placement;
 pub(crate) mod prepare;
-mod probes;
+pub(crate) mod probes;
 mod profiles;
 mod projections;
 mod resources;
