@@ -2,6 +2,7 @@
 
 use api::json::{self, Value};
 use api::types::{self, protobuf};
+use api::yaml;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -80,6 +81,15 @@ impl Answer {
         let Some(of) = types::by_api_version(api_version, kind).or_else(shared) else { return self };
         let message = protobuf::write_envelope(api_version, kind, &protobuf::write(of, &document));
         Self { content_type: PROTOBUF, body: message.into(), ..self }
+    }
+
+    /// The same in YAML, keys sorted, if it is a JSON document.
+    #[must_use]
+    pub(crate) fn into_yaml(self) -> Self {
+        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let Some(mut document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
+        document.sort_keys();
+        Self { content_type: "application/yaml", body: yaml::to_string(&document).into(), ..self }
     }
 
     /// As HTTP has it.

@@ -109,7 +109,25 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
     if known_type {
         return Err(not_acceptable());
     }
-    Err(Failure::new(406, "NotAcceptable", NONE).with_no_details())
+    Err(none())
+}
+
+/// The answer to a client that takes no form that exists.
+pub(crate) fn none() -> Box<Failure> {
+    Failure::new(406, "NotAcceptable", NONE).with_no_details()
+}
+
+/// A refusal as a client meets it that wants to watch: it may take a stream.
+pub(crate) fn of_watch(mut failure: Box<Failure>) -> Box<Failure> {
+    if failure.message == NONE {
+        failure.message.push_str(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch");
+    }
+    failure
+}
+
+/// Whether YAML is the first of the forms that can be sent.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCEPT) && negotiate(headers).is_ok_and(|accepted| accepted.yaml)
 }
 
 /// The answer to a client that takes a form which exists, but not of this.

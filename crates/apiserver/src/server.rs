@@ -245,6 +245,9 @@ impl Server {
         if wants_cbor {
             answer = cbor::leave(answer);
         }
+        if parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers) {
+            answer = answer.into_yaml();
+        }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
@@ -394,7 +397,10 @@ impl Server {
         if resource.verbs.contains(&verb.name()) {
             warnings::add(warnings::deprecation(resource, target));
         }
-        let accepted = negotiation::negotiate(&parts.headers)?;
+        let accepted = match negotiation::negotiate(&parts.headers) {
+            Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
+            accepted => accepted?,
+        };
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());

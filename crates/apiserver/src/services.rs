@@ -193,6 +193,10 @@ pub(crate) async fn reserve(
     if !is_service(resource) {
         return Ok(Reserved::default());
     }
+    let errors = registry::init_service_families(service, old);
+    if !errors.is_empty() {
+        return Err(Failure::invalid("", "Service", metadata::text(service, "name"), &errors));
+    }
     let mut taking = Taking {
         server,
         namespace: metadata::text(service, "namespace").to_owned(),

@@ -36,6 +36,10 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
+    if call.accepted.yaml {
+        // There is no end to a document in a stream of YAML.
+        return Err(crate::negotiation::of_watch(crate::negotiation::none()));
+    }
     if crate::negotiation::wants_protobuf(call.headers) {
         // Events are encoded once for all watchers, as JSON.
         return Err(crate::negotiation::not_acceptable());

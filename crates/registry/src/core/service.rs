@@ -24,7 +24,6 @@ pub(crate) const SERVICE: Strategy = Strategy {
         if !single.is_empty() && spec.list("clusterIPs").is_empty() {
             spec.set("clusterIPs", vec![Value::from(single)]);
         }
-        init_families(spec, None);
     },
     prepare_update,
     validate_create: |service, _, errors| {
@@ -94,7 +93,6 @@ fn prepare_update(service: &mut Value, old: &Value, _: &Context<'_>) {
     keep_given(spec, before);
     sync_addresses(spec, before);
     drop_unused(spec, before);
-    init_families(spec, Some(before));
     if spec.text("type") != "LoadBalancer" {
         service.make("status").set("loadBalancer", Value::object());
     }
@@ -170,10 +168,16 @@ fn drop_unused(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Families and their policy, where they are not said.
-fn init_families(spec: &mut Value, old: Option<&Value>) {
+/// Says of which families the addresses of a service are, where it does not say so itself, before it gets them.
+///
+/// # Errors
+/// What a cluster with one family of addresses, IPv4, cannot give.
+pub fn init_families(service: &mut Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    let spec = service.make("spec");
+    let old = old.map(|old| old.field("spec"));
     if !needs_address(spec) {
-        return;
+        return errors;
     }
     let without_selector = spec.text("clusterIP") == NONE && spec.map("selector").is_empty();
     if !spec.has("ipFamilyPolicy") {
@@ -195,6 +199,10 @@ fn init_families(spec: &mut Value, old: Option<&Value>) {
         families.push(Value::from(other));
     }
     spec.set("ipFamilies", families);
+    let families: Vec<&str> = spec.texts("ipFamilies").collect();
+    let all: Vec<&str> = spec.texts("clusterIPs").collect();
+    validate_single(spec, &all, &families, &Path::new("spec"), &mut errors);
+    errors
 }
 
 fn validate(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -365,8 +373,8 @@ fn validate_addresses(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors: 
             errors.duplicate(at_families.index(index), *family);
         }
     }
-    let policy = spec.text("ipFamilyPolicy");
-    if !POLICIES.contains(&policy) {
+    // Without one it is chosen together with the addresses.
+    if let Some(policy) = spec.optional_text("ipFamilyPolicy").filter(|it| !POLICIES.contains(it)) {
         errors.not_supported(at.child("ipFamilyPolicy"), policy, &POLICIES);
     }
     let before = errors.len();
@@ -397,7 +405,6 @@ fn validate_addresses(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors: 
             errors.invalid(here.index(index), address.to_string(), detail);
         }
     }
-    validate_single(spec, &all, &families, at, errors);
 }
 
 /// There is one family in the cluster.
@@ -475,7 +482,8 @@ fn validate_addresses_kept(spec: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     let (now, before): (Vec<&str>, Vec<&str>) = (spec.texts("ipFamilies").collect(), old.texts("ipFamilies").collect());
-    if is_headless(spec) == is_headless(old) && !before.is_empty() && now.first() != before.first() {
+    let changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
+    if is_headless(spec) == is_headless(old) && changed {
         errors.invalid(at.child("ipFamilies").index(0), spec.field("ipFamilies").clone(), FIXED);
     }
 }
