@@ -77,10 +77,16 @@ pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result
 fn own(resource: &'static Resource, object: &mut Value) {
     let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
     let empty = versions.empty(&api_version);
+    // What is given out belongs to nobody.
+    let mut sent = object.clone();
+    if let (Some(spec), "Service") = (sent.get_mut("spec").and_then(Value::as_object_mut), resource.kind) {
+        spec.remove("clusterIPs");
+        spec.remove("ipFamilies");
+    }
     let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
     let now = metadata::text(object, "creationTimestamp").to_owned();
     let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
-    if let Some(managed_fields) = write.update(&empty, object) {
+    if let Some(managed_fields) = write.update(&empty, &sent) {
         metadata::set(object, "managedFields", managed_fields);
     }
 }
