@@ -36,13 +36,6 @@ pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result
         let Some(resource) = resources::find(group, "v1", plural) else { continue };
         for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
             let mut object = object.clone();
-            let (name, namespace) = (metadata::text(&object, "name"), metadata::text(&object, "namespace"));
-            let key = resource.key(namespace, name);
-            metadata::set(&mut object, "uid", chance::uid());
-            metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
-            if plural == "priorityclasses" {
-                metadata::set(&mut object, "generation", 1_i64);
-            }
             if plural == "services"
                 && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
             {
@@ -50,15 +43,11 @@ pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result
                 spec.insert("clusterIP", address.as_str());
                 spec.insert("clusterIPs", vec![Value::from(address)]);
             }
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("kind", resource.kind);
-                fields.insert("apiVersion", resource.api_version("v1"));
-            }
-            let normal = resource.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
-            let Some(mut normal) = normal.map(|decoded| decoded.value) else { continue };
-            own(resource, &mut normal);
-            writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
+            writes.extend(make(resource, object));
         }
+    }
+    if let Some(ranges) = resources::find("networking.k8s.io", "v1", "servicecidrs") {
+        writes.extend(make(ranges, services::own_range(addresses)));
     }
     if let Some((key, mut holder)) = services::own_address(addresses) {
         writes.extend(stored::encode(&mut holder).map(|bytes| Write::create(key, bytes)));
@@ -71,6 +60,22 @@ pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result
         }
     }
     Ok(())
+}
+
+/// A new object in its normal form, as a write.
+fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
+    let key = resource.key(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
+    metadata::set(&mut object, "uid", chance::uid());
+    metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+    if resource.plural == "priorityclasses" {
+        metadata::set(&mut object, "generation", 1_i64);
+    }
+    let fields = object.as_object_mut()?;
+    fields.insert("kind", resource.kind);
+    fields.insert("apiVersion", resource.api_version("v1"));
+    let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
+    own(resource, &mut normal);
+    Some(Write::create(key, stored::encode(&mut normal)?))
 }
 
 /// The server owns what it makes.

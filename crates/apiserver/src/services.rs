@@ -172,6 +172,19 @@ pub(crate) fn holder(key: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
+/// The object that says which addresses there are.
+pub(crate) fn own_range(range: AddressRange) -> Value {
+    let networks = vec![Value::from(range.to_string())];
+    let condition = api::json!({
+        "type": "Ready", "status": "True", "lastTransitionTime": (chance::now().to_string()), "reason": "",
+        "message": "Kubernetes default Service CIDR is ready"
+    });
+    let conditions = vec![condition];
+    api::json!({
+        "metadata": {"name": "kubernetes"}, "spec": {"cidrs": networks}, "status": {"conditions": conditions}
+    })
+}
+
 /// The key of the API server's own address, and what it holds.
 pub(crate) fn own_address(range: AddressRange) -> Option<(String, Value)> {
     let key = address_key(range.first_address())?;
@@ -323,6 +336,16 @@ impl Taking<'_> {
 
     /// An address from behind those that are kept, or else any.
     async fn any_address(&mut self, range: AddressRange) -> Result<Option<Ipv4Addr>> {
+        let found = self.free_address(range).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // One may have been given back a moment ago.
+        self.server.catch_up().await;
+        self.free_address(range).await
+    }
+
+    async fn free_address(&mut self, range: AddressRange) -> Result<Option<Ipv4Addr>> {
         let kept = range.kept();
         for (start, length) in [(kept, range.len().saturating_sub(kept)), (0, kept)] {
             for index in anywhere(length) {
@@ -387,16 +410,25 @@ impl Taking<'_> {
     }
 
     async fn any_port(&mut self, failed: &str) -> Result<i64> {
+        if let Some(port) = self.free_port().await? {
+            return Ok(port);
+        }
+        self.server.catch_up().await;
+        let found = self.free_port().await?;
+        found.ok_or_else(|| Failure::internal(format!("{failed}: range is full")))
+    }
+
+    async fn free_port(&mut self) -> Result<Option<i64>> {
         let range = self.server.options.service_ports;
         let length = u32::from(range.last).saturating_sub(u32::from(range.first)).saturating_add(1);
         for index in anywhere(length) {
             let port = i64::from(range.first).saturating_add(i64::from(index));
             let key = port_key(port);
             if !self.has(&key) && !self.is_known(&key) && self.take(&key).await? {
-                return Ok(port);
+                return Ok(Some(port));
             }
         }
-        Err(Failure::internal(format!("{failed}: range is full")))
+        Ok(None)
     }
 
     async fn health_check_port(&mut self, service: &mut Value) -> Result<()> {

@@ -47,7 +47,7 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "v1", "PodTemplate", generic::NAMED),
     namespaced("", "v1", "ReplicationController", generic::WITH_GENERATION),
     namespaced("", "v1", "ResourceQuota", generic::WITH_STATUS),
-    namespaced("", "v1", "Service", core::service::SERVICE),
+    namespaced("", "v1", "Service", core::service_given::STRATEGY),
     namespaced("", "v1", "ServiceAccount", generic::NAMED),
     cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::NAMED),
     cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", generic::WITH_GENERATION),

@@ -1,7 +1,4 @@
-//! Services: families and addresses that belong together, values that were given out before, and what is valid.
-//!
-//! Which address or port a service gets is decided where it is stored; here is what can be said without looking at other
-//! services. Addresses are of one family, IPv4. Follows Kubernetes' `registry/core/service` and `ValidateService`.
+//! Services: what is valid. Follows Kubernetes' `ValidateService`.
 
 use std::net::IpAddr;
 
@@ -10,22 +7,13 @@ use api::json::Value;
 use api::names;
 
 use super::addresses;
-use super::pod::prepare::reset_metadata;
 use super::pod::probes::{validate_port, validate_port_number};
-use crate::document::{Edit, Read, same};
+use crate::document::Read;
+use crate::generic;
 use crate::meta;
-use crate::strategy::{Context, PLAIN, Part, Strategy};
+use crate::strategy::Strategy;
 
-pub(crate) const SERVICE: Strategy = Strategy {
-    prepare_create: |service, _| {
-        service.unset("status");
-        let spec = service.make("spec");
-        let single = spec.text("clusterIP").to_owned();
-        if !single.is_empty() && spec.list("clusterIPs").is_empty() {
-            spec.set("clusterIPs", vec![Value::from(single)]);
-        }
-    },
-    prepare_update,
+pub(crate) const STRATEGY: Strategy = Strategy {
     validate_create: |service, _, errors| {
         meta::validate(service, true, names::dns1123_label, errors);
         validate(service.field("spec"), None, errors);
@@ -37,17 +25,7 @@ pub(crate) const SERVICE: Strategy = Strategy {
         validate_class_kept(spec, before, errors);
         validate(spec, Some(before), errors);
     },
-    subresources: &[(
-        "status",
-        Part {
-            prepare: |service, old, _| {
-                service.set("spec", old.field("spec").clone());
-                reset_metadata(service, old);
-            },
-            validate: |service, old, _, errors| meta::validate_update(service, old, errors),
-        },
-    )],
-    ..PLAIN
+    ..generic::WITH_STATUS
 };
 
 /// The address of a service that wants none.
@@ -58,16 +36,8 @@ const EXTERNAL: &str = "may not be set for ExternalName services";
 const FIXED: &str = "may not change once set";
 const BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 
-fn needs_address(spec: &Value) -> bool {
-    spec.text("type") != "ExternalName"
-}
-
 fn needs_node_ports(spec: &Value) -> bool {
     matches!(spec.text("type"), "NodePort" | "LoadBalancer")
-}
-
-fn gives_node_ports(spec: &Value) -> bool {
-    needs_node_ports(spec) && spec.optional_flag("allocateLoadBalancerNodePorts") != Some(false)
 }
 
 fn needs_health_check(spec: &Value) -> bool {
@@ -80,129 +50,6 @@ fn is_external(spec: &Value) -> bool {
 
 fn is_headless(spec: &Value) -> bool {
     spec.texts("clusterIPs").len() == 1 && spec.texts("clusterIPs").next() == Some(NONE)
-}
-
-fn node_ports(spec: &Value) -> Vec<i64> {
-    spec.list("ports").iter().map(|port| port.int("nodePort")).filter(|port| *port != 0).collect()
-}
-
-fn prepare_update(service: &mut Value, old: &Value, _: &Context<'_>) {
-    service.set("status", old.field("status").clone());
-    let before = old.field("spec");
-    let spec = service.make("spec");
-    keep_given(spec, before);
-    sync_addresses(spec, before);
-    drop_unused(spec, before);
-    if spec.text("type") != "LoadBalancer" {
-        service.make("status").set("loadBalancer", Value::object());
-    }
-}
-
-/// Who sends a service again as it was made does not know what it was given.
-fn keep_given(spec: &mut Value, old: &Value) {
-    if needs_address(old) && needs_address(spec) {
-        for name in ["clusterIP", "clusterIPs"] {
-            spec.set_default(name, old.field(name).clone());
-        }
-    }
-    if gives_node_ports(old) && gives_node_ports(spec) {
-        let kept = node_ports(spec);
-        for port in spec.list_mut("ports") {
-            let given = old.list("ports").iter().rev().find(|it| it.text("name") == port.text("name"));
-            let given = given.map_or(0, |it| it.int("nodePort"));
-            if given != 0 && !kept.contains(&given) {
-                port.set_default("nodePort", given);
-            }
-        }
-    }
-    if needs_health_check(old) && needs_health_check(spec) {
-        spec.set_default("healthCheckNodePort", old.field("healthCheckNodePort").clone());
-    }
-}
-
-/// `clusterIP` and `clusterIPs` say the same; who changes one means both.
-fn sync_addresses(spec: &mut Value, old: &Value) {
-    let unchanged = same(spec.field("clusterIPs"), old.field("clusterIPs"));
-    let (now, before) = (spec.text("clusterIP").to_owned(), old.text("clusterIP"));
-    if now == before || !unchanged {
-        return;
-    }
-    if now.is_empty() {
-        spec.unset("clusterIPs");
-    } else {
-        spec.set("clusterIPs", vec![Value::from(now)]);
-    }
-}
-
-/// What the new type has no use for goes, if it was not changed as well.
-fn drop_unused(spec: &mut Value, old: &Value) {
-    if needs_address(old) && !needs_address(spec) {
-        let kept = |name: &str, spec: &Value| same(spec.field(name), old.field(name));
-        if kept("clusterIP", spec) && kept("clusterIPs", spec) {
-            spec.unset("clusterIP");
-            spec.unset("clusterIPs");
-        }
-        for name in ["ipFamilies", "ipFamilyPolicy"] {
-            if kept(name, spec) {
-                spec.unset(name);
-            }
-        }
-    }
-    if needs_node_ports(old) && !needs_node_ports(spec) {
-        let before = node_ports(old);
-        if node_ports(spec).iter().all(|port| before.contains(port)) {
-            spec.list_mut("ports").iter_mut().for_each(|port| port.unset("nodePort"));
-        }
-    }
-    let was_balanced = old.text("type") == "LoadBalancer" && spec.text("type") != "LoadBalancer";
-    let dropped = [
-        ("healthCheckNodePort", needs_health_check(old) && !needs_health_check(spec)),
-        ("allocateLoadBalancerNodePorts", was_balanced),
-        ("loadBalancerClass", was_balanced),
-        ("externalTrafficPolicy", is_external(old) && !is_external(spec)),
-    ];
-    for (name, goes) in dropped {
-        if goes && same(spec.field(name), old.field(name)) {
-            spec.unset(name);
-        }
-    }
-}
-
-/// Says of which families the addresses of a service are, where it does not say so itself, before it gets them.
-///
-/// # Errors
-/// What a cluster with one family of addresses, IPv4, cannot give.
-pub fn init_families(service: &mut Value, old: Option<&Value>) -> Errors {
-    let mut errors = Errors::new();
-    let spec = service.make("spec");
-    let old = old.map(|old| old.field("spec"));
-    if !needs_address(spec) {
-        return errors;
-    }
-    let without_selector = spec.text("clusterIP") == NONE && spec.map("selector").is_empty();
-    if !spec.has("ipFamilyPolicy") {
-        let before = old.and_then(|old| old.optional_text("ipFamilyPolicy"));
-        let by_default = if without_selector { "RequireDualStack" } else { "SingleStack" };
-        spec.set("ipFamilyPolicy", before.unwrap_or(by_default));
-    }
-    let mut families: Vec<Value> = spec.list("ipFamilies").to_vec();
-    if families.is_empty() {
-        let known = spec.texts("clusterIPs").filter_map(addresses::parse_sloppy);
-        families = known.map(|it| Value::from(if it.is_ipv4() { "IPv4" } else { "IPv6" })).collect();
-    }
-    if families.is_empty() {
-        families.push(Value::from("IPv4"));
-    }
-    let is_single = spec.text("ipFamilyPolicy") == "SingleStack";
-    if let ([family], true, false) = (families.as_slice(), without_selector, is_single) {
-        let other = if family.as_str() == Some("IPv4") { "IPv6" } else { "IPv4" };
-        families.push(Value::from(other));
-    }
-    spec.set("ipFamilies", families);
-    let families: Vec<&str> = spec.texts("ipFamilies").collect();
-    let all: Vec<&str> = spec.texts("clusterIPs").collect();
-    validate_single(spec, &all, &families, &Path::new("spec"), &mut errors);
-    errors
 }
 
 fn validate(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -407,30 +254,6 @@ fn validate_addresses(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors: 
     }
 }
 
-/// There is one family in the cluster.
-fn validate_single(spec: &Value, all: &[&str], families: &[&str], at: &Path<'_>, errors: &mut Errors) {
-    let policy = spec.text("ipFamilyPolicy");
-    let here = at.child("ipFamilyPolicy");
-    if policy == "SingleStack" {
-        for (length, what) in [(all.len(), "cluster IPs"), (families.len(), "IP families")] {
-            if length == 2 {
-                let detail =
-                    format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
-                errors.invalid(here, policy, detail);
-            }
-        }
-    }
-    if spec.text("clusterIP") == NONE && spec.map("selector").is_empty() {
-        return;
-    }
-    if policy == "RequireDualStack" {
-        errors.invalid(here, policy, "this cluster is not configured for dual-stack services");
-    }
-    for (index, family) in families.iter().enumerate().filter(|(_, family)| **family == "IPv6") {
-        errors.invalid(at.child("ipFamilies").index(index), *family, "not configured on this cluster");
-    }
-}
-
 fn validate_balancing(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let is_balanced = spec.text("type") == "LoadBalancer";
     if !spec.list("loadBalancerSourceRanges").is_empty() && !is_balanced {
@@ -467,7 +290,8 @@ fn validate_balancing(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
 
 /// An address that was given stays; only a service that had none may get one.
 fn validate_addresses_kept(spec: &Value, old: &Value, errors: &mut Errors) {
-    if !needs_address(spec) || !needs_address(old) || is_headless(spec) && is_headless(old) {
+    let is_name = |spec: &Value| spec.text("type") == "ExternalName";
+    if is_name(spec) || is_name(old) || is_headless(spec) && is_headless(old) {
         return;
     }
     let at = Path::new("spec");
