@@ -13,6 +13,7 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::resources::Resource;
+use crate::services;
 use crate::status::{Failure, Result};
 use crate::stored::Served;
 use crate::warnings;
@@ -97,7 +98,11 @@ pub(super) async fn insert(
         normalize(call, &mut object);
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
         warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
-        admission::charge(call.server, resource, &object, dry_run).await?;
+        let reserved = services::reserve(call.server, resource, &mut object, None, dry_run).await?;
+        if let Err(failure) = admission::charge(call.server, resource, &object, dry_run).await {
+            services::revert(call.server, &object, &reserved).await;
+            return Err(failure);
+        }
         if let Some(managed_fields) = &managed_fields {
             metadata::set(&mut object, "managedFields", managed_fields.clone());
         }
@@ -119,7 +124,11 @@ pub(super) async fn insert(
             bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
             outcome = write(bytes.clone()).await;
         }
-        match outcome? {
+        let outcome = outcome?;
+        if matches!(outcome, Outcome::Conflict { .. }) {
+            services::revert(call.server, &object, &reserved).await;
+        }
+        match outcome {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
