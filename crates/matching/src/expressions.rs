@@ -54,9 +54,10 @@ impl CompileCache {
     /// # Errors
     /// Never, unless a library of ours contradicts another.
     pub fn new(capacity: NonZeroUsize, clock: Clock) -> Result<Self, EnvError> {
+        let language = Dialect::CELPLANE.language()?;
         Ok(CompileCache {
-            toleration: toleration::environment(Dialect::CELPLANE)?,
-            node_affinity: node_affinity::environment(Dialect::CELPLANE)?,
+            toleration: toleration::environment_in(&language)?,
+            node_affinity: node_affinity::environment_in(&language)?,
             tolerations: Cache::new(capacity, clock.clone()),
             node_affinities: Cache::new(capacity, clock),
         })

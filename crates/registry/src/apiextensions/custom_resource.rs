@@ -23,6 +23,7 @@ use api::json::Value;
 use api::json_path::JsonPath;
 use api::names;
 use api::structural_schema::Schema;
+use cel_kubernetes::environments::Languages;
 
 use self::correlation::Correlated;
 use self::rules::Rules;
@@ -82,7 +83,7 @@ impl CustomResource {
     ///
     /// # Errors
     /// The definition has no such version, or its schema cannot be read.
-    pub fn new(definition: &Value, version: &str) -> Result<Self, String> {
+    pub fn new(definition: &Value, version: &str, languages: &Languages) -> Result<Self, String> {
         let spec = definition.field("spec");
         let found = spec.list("versions").iter().find(|it| it.text("name") == version);
         let found = found.ok_or_else(|| format!("the definition has no version {version}"))?;
@@ -104,7 +105,7 @@ impl CustomResource {
             has_status: subresources.has("status"),
             scale: subresources.optional("scale").map(Scale::read),
             patterns: checker::patterns_of(&schema),
-            rules: rules::compile(&schema),
+            rules: rules::compile(&schema, languages),
             selectable_fields: selectable.collect(),
             schema,
         })

@@ -16,8 +16,8 @@ use api::structural_schema::Schema;
 use api::time::Timestamp;
 use cel::program::{Evaluation, Limits};
 use cel::value::{ErrorKind, Value as CelValue};
-use cel_kubernetes::compile::Compiled;
-use cel_kubernetes::environments::Dialect;
+use cel_kubernetes::compile::{Compiled, Environment};
+use cel_kubernetes::environments::Languages;
 use cel_kubernetes::environments::printer_column::{self, LIMITS, Object};
 use cel_kubernetes::schema::TypedSchema;
 
@@ -141,7 +141,7 @@ impl Columns {
     /// The table ends before the first column that cannot be compiled, which the second result names. Columns with an
     /// expression are left out where those are not allowed.
     #[must_use]
-    pub fn of_version(version: &Value, allows_expressions: bool) -> (Self, Option<String>) {
+    pub fn of_version(version: &Value, allows_expressions: bool, languages: &Languages) -> (Self, Option<String>) {
         let shown: Vec<&Value> = version
             .list("additionalPrinterColumns")
             .iter()
@@ -151,15 +151,15 @@ impl Columns {
             let age = api::json!({
                 "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE
             });
-            return Self::new(&[&age], None);
+            return Self::new(&[&age], None, languages);
         }
         let schema = version.field("schema").optional("openAPIV3Schema");
-        Self::new(&shown, schema)
+        Self::new(&shown, schema, languages)
     }
 
     /// The columns of a table, typed by the schema of the objects.
     #[must_use]
-    pub fn new(definitions: &[&Value], schema: Option<&Value>) -> (Self, Option<String>) {
+    pub fn new(definitions: &[&Value], schema: Option<&Value>, languages: &Languages) -> (Self, Option<String>) {
         let mut columns = Self { columns: Vec::with_capacity(definitions.len()), schema: None };
         let mut environment = None;
         for definition in definitions {
@@ -171,7 +171,7 @@ impl Columns {
                 }
             } else {
                 if environment.is_none() {
-                    match typed(schema) {
+                    match typed(schema, languages) {
                         Ok((schema, made)) => (columns.schema, environment) = (Some(schema), Some(made)),
                         Err(error) => return (columns, Some(compilation_error(&error))),
                     }
@@ -270,11 +270,12 @@ fn compilation_error(error: &str) -> String {
     format!("CEL compilation error {}", quote(error))
 }
 
-fn typed(schema: Option<&Value>) -> Result<(TypedSchema, cel_kubernetes::compile::Environment), String> {
+fn typed(schema: Option<&Value>, languages: &Languages) -> Result<(TypedSchema, Environment), String> {
     let no_type = || "the schema gives the object no type".to_owned();
     let schema = Schema::from_value(schema.ok_or_else(no_type)?).map_err(|error| error.to_string())?;
     let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME).ok_or_else(no_type)?;
-    let environment = printer_column::environment(Dialect::CELPLANE, &typed).map_err(|error| error.to_string())?;
+    let environment = languages.celplane().and_then(|language| printer_column::environment_in(language, &typed));
+    let environment = environment.map_err(|error| error.to_string())?;
     Ok((typed, environment))
 }
 
