@@ -114,18 +114,15 @@ pub fn compile(column: Column, way: Way) -> Batch {
     batch(move || Columns::new(&[&definition], Some(&schema), &languages))
 }
 
-/// One cell: evaluated and printed.
+/// One cell of a table with many rows: evaluated and printed.
 #[must_use]
 pub fn cell(column: Column, way: Way) -> Batch {
     let definition = column.definition(way);
     let (columns, _) = Columns::new(&[&definition], Some(&schema()), &Languages::default());
     let object = object("Thing", "a");
     let now = Timestamp { seconds: 1_700_000_000, nanos: 0 };
-    batch(move || {
-        let clock = || Duration::ZERO;
-        let mut request = Request::new(now, u64::MAX, &clock);
-        columns.cells(&object, &mut request)
-    })
+    let mut request = Request::new(now, u64::MAX, &|| Duration::ZERO);
+    batch(move || columns.cells(&object, &mut request))
 }
 
 /// What a column shows, as JSON.
