@@ -11,12 +11,14 @@ mod internal;
 mod normalize;
 pub mod protobuf;
 mod table;
+mod unstructured;
 
 pub use decode::{Decoded, decode};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use given::GivenEmpty;
 pub use internal::internal_form;
 pub use normalize::normalize;
+pub use unstructured::restore_error;
 
 /// A struct type.
 #[derive(Debug)]

@@ -79,6 +79,13 @@ impl<'a> Decoder<'a> {
         normal.filter(|_| decoder.error.is_none())
     }
 
+    /// Why a part by itself does not fit.
+    pub(super) fn complaint(kind: Kind, value: &'a Value) -> Option<String> {
+        let mut decoder = Self::default();
+        decoder.value(kind, "", value);
+        decoder.error
+    }
+
     fn fail(&mut self, message: impl Into<String>) {
         self.error.get_or_insert_with(|| message.into());
     }
@@ -296,7 +303,7 @@ fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
 }
 
 /// What Go calls the items of a list or the values of a map.
-fn element_type(go_type: &str) -> &str {
+pub(super) fn element_type(go_type: &str) -> &str {
     let go_type = go_type.trim_start_matches('*');
     if let Some(inner) = go_type.strip_prefix("[]") {
         return inner;

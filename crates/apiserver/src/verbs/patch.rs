@@ -126,6 +126,12 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 /// The patched object in the client's version, and what strict reading complains about.
 pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
     let (patched, mut complaints) = patched(call, kind, shown)?;
+    if kind == PatchType::Strategic
+        && let Some(of) = call.resource.object_type(&call.target.version)
+        && let Some(why) = api::types::restore_error(of, &patched)
+    {
+        return Err(unfit_strategic(call, &why));
+    }
     let payload = Payload { value: patched, duplicates: Vec::new() };
     let mut decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
     complaints.append(&mut decoded.complaints);
@@ -137,6 +143,14 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<D
         }
     }
     Ok(decoded)
+}
+
+/// The same for strategic merge patches, where Kubernetes shows the patch and does not say what was patched.
+fn unfit_strategic(call: &Call<'_>, why: &str) -> Box<Failure> {
+    let patch = api::json::parse(&call.body).unwrap_or_default();
+    let mut errors = api::field::Errors::new();
+    errors.invalid(api::field::Path::new("patch"), api::go_text::plain(&patch), why);
+    Failure::invalid("", "", "", &errors)
 }
 
 /// What does not fit the type after a patch is an invalid object, not a bad request.

@@ -43,7 +43,8 @@ impl<'a> Demands<'a> {
             .any(|name| schema.has(name))
         };
         let was_structural = !old.is_some_and(|old| {
-            schemas(old).any(|it| structural::is_unsupported(it) || !structural::validate(it, &Path::NIL).is_empty())
+            schemas(old)
+                .any(|it| structural::unsupported(it).is_some() || !structural::validate(it, &Path::NIL).is_empty())
         });
         let needs_structure = !spec.flag("preserveUnknownFields")
             || has_defaults(spec)
@@ -188,9 +189,9 @@ pub(super) fn validate(
     if schema.flag("nullable") {
         errors.forbidden(at.child("openAPIV3Schema.nullable"), "nullable cannot be true at the root");
     }
-    let is_unsupported = structural::is_unsupported(schema);
+    let unsupported = structural::unsupported(schema);
     let mut budget = None;
-    if demands.structural && !is_unsupported {
+    if demands.structural && unsupported.is_none() {
         let mut found = structural::validate(schema, &here);
         if found.is_empty() {
             validate_root_default(schema, &here, &mut found);
@@ -214,8 +215,8 @@ pub(super) fn validate(
     let Walk { schema_errors, rule_errors, budget, .. } = walk;
     errors.append(schema_errors);
     errors.append(rule_errors);
-    if errors.len() == before && demands.structural && is_unsupported {
-        errors.invalid(here, "", "OpenAPIV3Schema has parts that a structural schema cannot have");
+    if let (true, true, Some(unsupported)) = (errors.len() == before, demands.structural, unsupported) {
+        errors.invalid(here, "", unsupported);
     }
     if let Some(budget) = budget {
         budget.finish(&here, errors);
