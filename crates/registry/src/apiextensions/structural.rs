@@ -35,6 +35,9 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
     if let Some((_, shown)) = NAMES.iter().find(|(name, _)| is_set(name)) {
         return Some(format!("OpenAPIV3Schema '{shown}' is not supported"));
     }
+    if schema.optional_flag("x-kubernetes-preserve-unknown-fields") == Some(false) {
+        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned());
+    }
     if schema.list("items").is_empty() {
         children(schema).find_map(unsupported)
     } else {

@@ -168,6 +168,10 @@ fn validate_annotations(node: &Value, errors: &mut Errors) {
     if let Some(value) = text(avoid) {
         match json::parse(value.as_bytes()) {
             Err(error) => errors.invalid(at.child("AvoidPods"), avoid, error.to_string()),
+            Ok(parsed) if !matches!(parsed, Value::Object(_) | Value::Null) => {
+                let detail = format!("json: cannot unmarshal {} into Go value of type v1.AvoidPods", parsed.kind());
+                errors.invalid(at.child("AvoidPods"), avoid, detail);
+            }
             Ok(parsed) => {
                 let list = at.child(avoid);
                 for (index, entry) in parsed.list("preferAvoidPods").iter().enumerate() {
