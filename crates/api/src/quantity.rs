@@ -78,6 +78,21 @@ impl Default for Amount {
 }
 
 impl Quantity {
+    /// Whether a text is one of the plain amounts that are printed as they are written: a small whole number that no
+    /// larger suffix could show, in thousandths at most. This is a quick look: other texts may be printed so, too.
+    #[must_use]
+    pub fn is_usual(text: &str) -> bool {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, suffix) = text.split_at_checked(digits).unwrap_or(("", text));
+        let step = match suffix {
+            "" | "m" | "k" | "M" | "G" | "T" => 1000_u32,
+            "Ki" | "Mi" | "Gi" | "Ti" => 1024,
+            _ => return false,
+        };
+        let is_short = (1..=6).contains(&digits) && !number.starts_with('0');
+        is_short && number.parse::<u32>().is_ok_and(|number| !number.is_multiple_of(step))
+    }
+
     /// Reads a quantity. Values below a nano are rounded up, binary ones above 2^63-1 are capped.
     ///
     /// # Errors

@@ -8,16 +8,14 @@ pub(crate) mod decode;
 mod descriptions;
 mod given;
 mod internal;
-mod normalize;
 pub mod protobuf;
 mod table;
 mod unstructured;
 
-pub use decode::{Decoded, decode};
+pub use decode::{Decoded, Notes, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use given::GivenEmpty;
 pub use internal::internal_form;
-pub use normalize::normalize;
 pub use unstructured::restore_error;
 
 /// A struct type.
@@ -189,6 +187,14 @@ impl Type {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field of this JSON name and its index, looked for from an index on first: objects are most often in the
+    /// order of their type.
+    #[must_use]
+    pub fn find_from(&self, next: usize, name: &str) -> Option<(usize, &'static Field)> {
+        let from = |at: usize| self.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == name);
+        from(next).or_else(|| from(0))
     }
 
     /// The field at the end of a path of names; lists and maps on the way are passed through.

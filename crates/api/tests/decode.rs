@@ -9,7 +9,7 @@
     reason = "tests"
 )]
 
-use api::json::{self, Value};
+use api::json::{self, Object, Text, Value};
 use api::types;
 
 fn type_of(object: &Value) -> Option<&'static types::Type> {
@@ -62,5 +62,62 @@ fn what_does_not_fit_is_refused_with_the_words_of_go() {
                 assert_eq!(unknown, recorded, "{line}");
             }
         }
+    }
+}
+
+/// Another document with the same meaning, or nearly: fields turned around, nulls and empty parts added.
+fn disturbed(value: &Value, seed: &mut u32) -> Value {
+    *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    let choice = *seed >> 28;
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(|item| disturbed(item, seed)).collect()),
+        Value::Object(fields) => {
+            let mut all: Vec<(Text, Value)> =
+                fields.iter().map(|(key, value)| (Text::new(key), disturbed(value, seed))).collect();
+            match choice {
+                0..=3 => all.reverse(),
+                4 => all.push((Text::new("unknown"), Value::Null)),
+                5 => all.push((Text::new("nobodyKnows"), Value::object())),
+                6 if !all.is_empty() => all[0].1 = Value::Null,
+                7 if !all.is_empty() => all.rotate_left(1),
+                _ => {}
+            }
+            Value::Object(Object::from_distinct(all))
+        }
+        _ => value.clone(),
+    }
+}
+
+#[track_caller]
+fn check(api_version: &str, kind: &str, document: &Value) {
+    let of = types::by_api_version(api_version, kind).unwrap();
+    let Ok(expected) = types::decode(of, document) else { return };
+    let mut normal = document.clone();
+    types::normalize(of, &mut normal);
+    assert_eq!(json::to_string(&normal), json::to_string(&expected.value), "{}", json::to_string(document));
+    types::normalize(of, &mut normal);
+    assert_eq!(json::to_string(&normal), json::to_string(&expected.value), "again");
+}
+
+#[test]
+fn changed_objects_come_back_into_normal_form() {
+    let pod = json::parse(
+        br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"2020-02-30T00:00:00Z",
+        "labels":{"b":"c","a":"d"},"deletionTimestamp":"2021-03-04T05:06:07+01:00","finalizers":[],"generation":0},
+        "spec":{"nodeName":"","hostNetwork":false,"containers":[{"name":"x","image":"i","resources":{"limits":{"cpu":"1000m",
+        "memory":"1024Mi"}},"ports":[{"containerPort":80,"hostPort":0}],"livenessProbe":{"httpGet":{"port":"http","path":""}},
+        "env":[{"name":"E","value":""},null]},null],"tolerations":[{"key":"a"}],"terminationGracePeriodSeconds":0,
+        "securityContext":{},"nodeSelector":{}},"status":{}}"#,
+    )
+    .unwrap();
+    check("v1", "Pod", &pod);
+    let mut seed = 7;
+    for _ in 0..2000 {
+        check("v1", "Pod", &disturbed(&pod, &mut seed));
+    }
+    for (group, version, kind, _) in types::kinds() {
+        let api_version = if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") };
+        check(&api_version, kind, &Value::object());
+        check(&api_version, kind, &api::json!({"metadata": {"name": "a"}, "spec": {}, "status": {}}));
     }
 }

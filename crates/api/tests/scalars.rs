@@ -367,3 +367,20 @@ fn ints_or_strings_scale() {
         assert_eq!(expected.get("json"), Some(&api::json::Value::from(&IntOrString::parse(text))), "{line}");
     }
 }
+
+#[test]
+fn usual_quantities_are_those_that_parsing_keeps() {
+    let numbers =
+        ["0", "1", "01", "7", "100", "128", "999", "1000", "1023", "1024", "1536", "2000", "524288", "1000000"];
+    let mut usual = 0;
+    for number in numbers {
+        for suffix in ["", "n", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "Ei", "e3", " ", "K"] {
+            let text = format!("{number}{suffix}");
+            if Quantity::is_usual(&text) {
+                usual += 1;
+                assert_eq!(Quantity::parse(&text).unwrap().to_string(), text);
+            }
+        }
+    }
+    assert!(usual > 60, "{usual}");
+}

@@ -132,13 +132,12 @@ impl Write<'_> {
             // The client wants to start over; nobody is tracked until something is applied.
             return self.updated_from(live, new, Some(Managers::default()), None);
         }
-        let given = new_entries.and_then(|entries| Managers::decode(Some(entries)).ok());
-        let given = given.filter(|managers| !managers.0.is_empty());
-        let (managers, entries) = match given {
-            Some(managers) if new_entries != live_entries => (Some(managers), new_entries),
-            _ => (None, live_entries),
-        };
-        self.updated_from(live, new, managers, entries)
+        let given = new_entries.filter(|entries| Some(*entries) != live_entries);
+        let given = given.and_then(|entries| Managers::decode(Some(entries)).ok());
+        match given.filter(|managers| !managers.0.is_empty()) {
+            Some(managers) => self.updated_from(live, new, Some(managers), new_entries),
+            None => self.updated_from(live, new, None, live_entries),
+        }
     }
 
     /// `managers` are those that the client sent, if it sent others than `entries`, which are the stored ones.
@@ -166,6 +165,9 @@ impl Write<'_> {
                     return Some(entries.clone());
                 }
                 let writer = self.writer(self.manager, Operation::Update);
+                if is_built_in && let Some(same) = self.rewritten(entries, &writer, &comparison) {
+                    return Some(same);
+                }
                 // Only those who lose or gain something are looked into.
                 let managers = Managers::decode_if(Some(entries), |manager, fields| {
                     let Comparison { removed, modified, added } = &comparison;
@@ -182,6 +184,31 @@ impl Write<'_> {
             return None;
         }
         self.update_managers(live, new, managers, self.manager, comparison).encode()
+    }
+
+    /// The entries after a write that changes only what its writer owns already, and nobody else: another time, and
+    /// nothing more. None if it is another write.
+    fn rewritten(&self, entries: &Value, writer: &Manager, comparison: &Comparison) -> Option<Value> {
+        let Comparison { removed, modified, added } = comparison;
+        if !removed.is_empty() || !added.is_empty() {
+            return None;
+        }
+        let mut owns_all = false;
+        let mut concerns_others = false;
+        let mut managers = Managers::decode_if(Some(entries), |manager, fields| {
+            if manager.is_same(writer) {
+                owns_all = fields_v1::has_all(fields, modified);
+            } else {
+                concerns_others |= manager.api_version != self.api_version || fields_v1::touches(fields, modified);
+            }
+            false
+        })
+        .ok()?;
+        if !owns_all || concerns_others {
+            return None;
+        }
+        managers.find(writer)?.set_time(self.now);
+        managers.encode()
     }
 
     /// What a write changes; none if the objects do not fit their shape.

@@ -140,7 +140,7 @@ impl Meaning {
         }
     }
 
-    /// Resets what users may not set in a new object.
+    /// Resets what users may not set in a new object, and brings it into normal form.
     pub fn prepare_create(&self, resource: &'static Resource, object: &mut Value) {
         if let Some(custom) = self.custom(resource) {
             custom.meaning.prepare_create(object);
@@ -151,6 +151,8 @@ impl Meaning {
             let namespace = metadata::text(object, "namespace").to_owned();
             let now = chance::now().to_string();
             admit::prepare_create(row, object, &self.context(resource, &namespace, &now));
+        } else if let Some(of) = stored_type(resource) {
+            api::types::normalize(of, object);
         }
     }
 
@@ -172,7 +174,7 @@ impl Meaning {
         admit::validate_create(row, object, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
-    /// Keeps what an update of the whole object or of a part of it may not change.
+    /// Keeps what an update of the whole object or of a part of it may not change, and brings it into normal form.
     pub fn prepare_update(&self, resource: &'static Resource, object: &mut Value, old: &Value, subresource: &str) {
         if let Some(custom) = self.custom(resource) {
             metadata::copy(object, old, "generation");
@@ -180,7 +182,10 @@ impl Meaning {
             custom.meaning.prepare_update(object, old, part);
             return;
         }
-        let Some(row) = row(resource) else { return prepare_update(resource, object, old, subresource) };
+        let Some(row) = row(resource) else {
+            prepare_update(resource, object, old, subresource);
+            return stored_type(resource).into_iter().for_each(|of| api::types::normalize(of, object));
+        };
         let namespace = metadata::text(object, "namespace").to_owned();
         let now = chance::now().to_string();
         let part = Some(subresource).filter(|it| !it.is_empty());

@@ -195,11 +195,11 @@ pub fn decode_kind(
     let Some(object_type) = object_type else {
         return Ok(Decoded { object: value, complaints: duplicates, given_empty: types::GivenEmpty::default() });
     };
-    let decoded = types::decode(object_type, &value).map_err(|error| {
+    let notes = types::decode_in_place(object_type, &mut value).map_err(|error| {
         Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
-    duplicates.extend(decoded.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
-    Ok(Decoded { object: decoded.value, complaints: duplicates, given_empty: decoded.given_empty })
+    duplicates.extend(notes.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
+    Ok(Decoded { object: value, complaints: duplicates, given_empty: notes.given_empty })
 }
 
 /// An empty list of managed fields asks for their removal; the normal form would leave it out.

@@ -1,17 +1,53 @@
 //! How objects lie in the store, and how they are served without decoding them.
 //!
-//! A stored value is the object's JSON without `metadata.resourceVersion`, behind the position where that belongs: the
-//! version is the revision of the write and known only after it. [`Served`] is the text with the version in place, made
-//! once per change and shared by everyone who reads or watches the object.
+//! A stored value is the object's JSON without `metadata.resourceVersion`, behind an outline of it: where the version
+//! belongs, which is the revision of the write and known only after it, and where `metadata` and its `managedFields`
+//! stand, which are often read alone or passed over. [`Served`] is the text with the version in place, made once per
+//! change and shared by everyone who reads or watches the object.
 
 use api::json::{self, Value};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// The field as it is written before it is cut out.
-const EMPTY_VERSION: &str = "\"resourceVersion\":\"\",";
+/// Where the parts of an object stand in its text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Outline {
+    /// Where the version belongs.
+    version: u32,
+    /// The value of `metadata`.
+    metadata: (u32, u32),
+    /// The field `managedFields` with the comma before it; empty if there is none.
+    managed_fields: (u32, u32),
+}
 
-/// The length of the position in front of a stored value.
-const HEADER: usize = 4;
+/// The length of an outline in front of a stored value.
+const HEADER: usize = 20;
+
+impl Outline {
+    fn write(&self, out: &mut BytesMut) {
+        let Self { version, metadata, managed_fields } = *self;
+        for position in [version, metadata.0, metadata.1, managed_fields.0, managed_fields.1] {
+            out.put_u32_le(position);
+        }
+    }
+
+    fn read(mut stored: &[u8]) -> Option<Self> {
+        let mut next = || stored.try_get_u32_le().ok();
+        Some(Self { version: next()?, metadata: (next()?, next()?), managed_fields: (next()?, next()?) })
+    }
+
+    /// The outline of a text in which the field of the version takes `after` bytes instead of `before`.
+    fn resized(self, before: usize, after: usize) -> Option<Self> {
+        let moved = |position: u32| {
+            let position = usize::try_from(position).ok()?.checked_add(after)?.checked_sub(before)?;
+            u32::try_from(position).ok()
+        };
+        Some(Self {
+            version: self.version,
+            metadata: (self.metadata.0, moved(self.metadata.1)?),
+            managed_fields: (moved(self.managed_fields.0)?, moved(self.managed_fields.1)?),
+        })
+    }
+}
 
 /// An object as it is sent: compact JSON with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,86 +56,131 @@ pub struct Served {
     pub revision: u64,
     /// The text.
     pub json: Bytes,
-    /// Where the version stands in it.
-    version_at: u32,
+    outline: Outline,
 }
 
 /// Encodes an object for the store; none if it has no metadata to hold a version.
-///
-/// `kind`, `apiVersion` and `metadata` come first, so that no other field can be taken for the version.
 #[must_use]
 pub fn encode(object: &mut Value) -> Option<Bytes> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
-    metadata.insert("resourceVersion", "");
-    order_metadata(metadata);
-    let mut text = String::with_capacity(1024);
-    json::write_value(&mut text, object);
-    let at = text.find(EMPTY_VERSION)?;
-    let header = u32::try_from(at).ok()?;
-    let end = at.checked_add(EMPTY_VERSION.len())?;
+    metadata.remove("resourceVersion");
+    metadata.sort_by_rank(rank);
+    let mut outline = None;
+    let mut text = String::with_capacity(4096);
+    text.push('{');
+    for (key, value) in object.as_object()?.iter() {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        json::write_string(&mut text, key);
+        text.push(':');
+        match value {
+            Value::Object(metadata) if key == "metadata" => outline = Some(write_metadata(&mut text, metadata)?),
+            value => json::write_value(&mut text, value),
+        }
+    }
+    text.push('}');
     let mut stored = BytesMut::with_capacity(text.len().saturating_add(HEADER));
-    stored.put_u32_le(header);
-    stored.put_slice(text.as_bytes().get(..at)?);
-    stored.put_slice(text.as_bytes().get(end..)?);
+    outline?.write(&mut stored);
+    stored.put_slice(text.as_bytes());
     Some(stored.freeze())
 }
 
-/// Brings metadata into Go's order: fields that were added later stand at the end otherwise.
-fn order_metadata(metadata: &mut json::Object) {
-    const ORDER: [&str; 15] = [
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    ];
-    metadata.sort_by_rank(|key| ORDER.iter().position(|it| *it == key).unwrap_or(ORDER.len()));
+/// Metadata in Go's order: fields that were added later stand at the end otherwise.
+const ORDER: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+/// The place of the version in that order.
+const VERSION_RANK: usize = 5;
+
+fn rank(field: &str) -> usize {
+    ORDER.iter().position(|it| *it == field).unwrap_or(ORDER.len())
+}
+
+/// Writes metadata, which is in order. Something must follow the version.
+fn write_metadata(text: &mut String, metadata: &json::Object) -> Option<Outline> {
+    let position = |text: &String| u32::try_from(text.len()).ok();
+    let mut outline = Outline { metadata: (position(text)?, 0), ..Outline::default() };
+    let mut version = None;
+    text.push('{');
+    for (index, (key, value)) in metadata.iter().enumerate() {
+        let before = position(text)?;
+        if index > 0 {
+            text.push(',');
+        }
+        if version.is_none() && rank(key) > VERSION_RANK {
+            version = Some(position(text)?);
+        }
+        json::write_string(text, key);
+        text.push(':');
+        json::write_value(text, value);
+        if key == "managedFields" && index > 0 {
+            outline.managed_fields = (before, position(text)?);
+        }
+    }
+    text.push('}');
+    outline.version = version?;
+    outline.metadata.1 = position(text)?;
+    if outline.managed_fields.1 == 0 {
+        outline.managed_fields = (outline.metadata.1, outline.metadata.1);
+    }
+    Some(outline)
 }
 
 impl Served {
     /// The object that a stored value holds since `revision`; none if the value is damaged.
     #[must_use]
     pub fn new(stored: &[u8], revision: u64) -> Option<Self> {
-        let (header, text) = stored.split_at_checked(HEADER)?;
-        let at = u32::from_le_bytes(header.try_into().ok()?);
-        let (before, after) = text.split_at_checked(usize::try_from(at).ok()?)?;
-        Some(Self { revision, json: splice(before, revision, after), version_at: at })
+        let outline = Outline::read(stored)?;
+        let (before, after) = stored.get(HEADER..)?.split_at_checked(usize::try_from(outline.version).ok()?)?;
+        let version = version_field(revision);
+        let outline = outline.resized(0, version.len())?;
+        Some(Self { revision, json: splice(before, &version, after), outline })
     }
 
     /// The same object at another revision: what a deletion leaves behind.
     #[must_use]
     pub fn at_revision(&self, revision: u64) -> Self {
-        let at = usize::try_from(self.version_at).unwrap_or(usize::MAX);
-        let old = version_field(self.revision).len();
-        let after = self.json.get(at.saturating_add(old)..).unwrap_or_default();
+        let at = usize::try_from(self.outline.version).unwrap_or(usize::MAX);
+        let (old, new) = (version_field(self.revision), version_field(revision));
+        let after = self.json.get(at.saturating_add(old.len())..).unwrap_or_default();
         let before = self.json.get(..at).unwrap_or_default();
-        Self { revision, json: splice(before, revision, after), version_at: self.version_at }
+        let outline = self.outline.resized(old.len(), new.len()).unwrap_or(self.outline);
+        Self { revision, json: splice(before, &new, after), outline }
     }
 
     /// Whether the text holds this. Keys and values are written without spaces between them.
     #[must_use]
     pub fn contains(&self, part: &[u8]) -> bool {
-        self.json.windows(part.len()).any(|window| window == part)
+        memchr::memmem::find(&self.json, part).is_some()
     }
 
     /// The text of `metadata`.
     #[must_use]
     pub fn metadata(&self) -> Option<&[u8]> {
-        // Only kind and version stand before it.
-        const FIELD: &[u8] = b"\"metadata\":";
-        let at = self.json.windows(FIELD.len()).position(|window| window == FIELD)?.checked_add(FIELD.len())?;
-        let rest = self.json.get(at..)?;
-        rest.get(..json::value_length(rest))
+        self.json.get(range(self.outline.metadata)?)
+    }
+
+    /// The text before and behind `managedFields`: together they are the object without it.
+    #[must_use]
+    pub fn around_managed_fields(&self) -> (&[u8], &[u8]) {
+        let range = range(self.outline.managed_fields).unwrap_or(self.json.len()..self.json.len());
+        (self.json.get(..range.start).unwrap_or(&self.json), self.json.get(range.end..).unwrap_or_default())
     }
 
     /// The document.
@@ -110,12 +191,15 @@ impl Served {
     }
 }
 
+fn range((start, end): (u32, u32)) -> Option<std::ops::Range<usize>> {
+    Some(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+}
+
 fn version_field(revision: u64) -> String {
     format!("\"resourceVersion\":\"{revision}\",")
 }
 
-fn splice(before: &[u8], revision: u64, after: &[u8]) -> Bytes {
-    let version = version_field(revision);
+fn splice(before: &[u8], version: &str, after: &[u8]) -> Bytes {
     let length = before.len().saturating_add(version.len()).saturating_add(after.len());
     let mut text = Vec::with_capacity(length);
     text.extend_from_slice(before);
@@ -137,8 +221,26 @@ mod tests {
         let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"},"data":{"resourceVersion":"","b":"c"}}"#;
         assert_eq!(served.json, expected.as_bytes());
         assert_eq!(served.at_revision(1234).json, expected.replace("42", "1234").as_bytes());
-        let metadata = br#"{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"}"#;
-        assert_eq!(served.metadata(), Some(metadata.as_slice()));
-        assert_eq!(Served::new(b"\xff\0\0\0{}", 1), None);
+        let metadata = r#"{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"}"#;
+        assert_eq!(served.metadata(), Some(metadata.as_bytes()));
+        assert_eq!(served.at_revision(1234).metadata(), Some(metadata.replace("42", "1234").as_bytes()));
+        assert_eq!(Served::new(&[0xFF; HEADER + 2], 1), None);
+        assert_eq!(Served::new(&[0; HEADER - 1], 1), None);
+    }
+
+    #[test]
+    fn managed_fields_can_be_passed_over() {
+        let text =
+            r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}],"name":"a","generation":1},"spec":{"b":"c"}}"#;
+        let mut object = json::parse(text.as_bytes()).unwrap();
+        let served = Served::new(&encode(&mut object).unwrap(), 42).unwrap().at_revision(100);
+        let (before, after) = served.around_managed_fields();
+        let expected = r#"{"metadata":{"name":"a","resourceVersion":"100","generation":1},"spec":{"b":"c"}}"#;
+        assert_eq!([before, after].concat(), expected.as_bytes());
+        let (_, without) = text.split_once("}}}],").unwrap();
+        let mut object = json::parse(format!("{{\"metadata\":{{{without}").as_bytes()).unwrap();
+        let served = Served::new(&encode(&mut object).unwrap(), 100).unwrap();
+        let (before, after) = served.around_managed_fields();
+        assert_eq!([before, after].concat(), expected.as_bytes());
     }
 }

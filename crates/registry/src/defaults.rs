@@ -28,8 +28,15 @@ pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
         if let Some(text) = field.default.filter(|_| !object.has(field.name) || !field.pointer) {
             set_declared(object, field, text);
         }
-        let Some(value) = object.get_mut(field.name) else { continue };
-        descend(&field.kind, value, now, field.go_type.ends_with("ResourceList"));
+    }
+    let Some(fields) = object.as_object_mut() else { return };
+    let mut next = 0;
+    for (key, value) in fields.iter_mut() {
+        let Some((index, field)) = of.find_from(next, key) else { continue };
+        next = index.saturating_add(1);
+        if matches!(field.kind, Kind::Struct(_) | Kind::List(_) | Kind::Map(_)) {
+            descend(&field.kind, value, now, field.go_type.ends_with("ResourceList"));
+        }
     }
 }
 
@@ -41,7 +48,10 @@ fn set_declared(object: &mut Value, field: &Field, text: &str) {
         Value::Int(number) => *number != 0,
         _ => true,
     };
-    if let (false, Ok(default)) = (is_set, json::parse(text.as_bytes())) {
+    if is_set {
+        return;
+    }
+    if let Ok(default) = json::parse(text.as_bytes()) {
         object.set(field.name, default);
     }
 }
@@ -64,6 +74,9 @@ fn descend(kind: &'static Kind, value: &mut Value, now: &str, is_resource_list: 
 
 /// Amounts of resources are kept in thousandths at most.
 fn round_up_to_milli(value: &mut Value) {
+    if value.as_str().is_some_and(Quantity::is_usual) {
+        return;
+    }
     let Some(mut quantity) = value.as_str().and_then(|text| Quantity::parse(text).ok()) else { return };
     if !quantity.round_up(-3) {
         *value = Value::from(quantity.to_string());

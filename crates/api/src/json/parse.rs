@@ -52,9 +52,7 @@ pub struct Document {
 /// # Errors
 /// The first syntax error.
 pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
-    let mut parser = Parser::new(text);
-    let (value, _) = parser.document()?;
-    Ok(value)
+    Ok(Parser::new(text).document()?)
 }
 
 /// As [`parse`], and tells which keys stand twice.
@@ -63,7 +61,7 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
 /// The first syntax error.
 pub fn parse_strict(text: &[u8]) -> Result<(Value, Vec<Duplicate>), SyntaxError> {
     let mut parser = Parser { report_duplicates: true, ..Parser::new(text) };
-    let (value, _) = parser.document()?;
+    let value = parser.document()?;
     Ok((value, parser.duplicates))
 }
 
@@ -73,7 +71,8 @@ pub fn parse_strict(text: &[u8]) -> Result<(Value, Vec<Duplicate>), SyntaxError>
 /// The first syntax error.
 pub fn parse_document(text: &[u8]) -> Result<Document, SyntaxError> {
     let mut parser = Parser { report_duplicates: true, record_spans: true, ..Parser::new(text) };
-    let (value, spans) = parser.document()?;
+    let value = parser.document()?;
+    let spans = parser.spans.pop().unwrap_or_default();
     Ok(Document { value, duplicates: parser.duplicates, spans })
 }
 
@@ -84,7 +83,7 @@ pub fn parse_document(text: &[u8]) -> Result<Document, SyntaxError> {
 pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
     let mut parser = Parser::new(text);
     parser.skip_spaces();
-    let (value, _) = parser.value()?;
+    let value = parser.value()?;
     Ok((value, parser.offset))
 }
 
@@ -94,30 +93,22 @@ pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
 /// # Errors
 /// The first syntax error in what is read.
 pub fn parse_without(text: &[u8], unread: &[&str]) -> Result<Value, SyntaxError> {
-    let mut parser = Parser { unread, ..Parser::new(text) };
-    let (value, _) = parser.document()?;
-    Ok(value)
+    Ok(Parser { unread, ..Parser::new(text) }.document()?)
 }
 
 /// How many bytes the value takes that the text begins with. The text must be JSON; of other texts it is some number.
 #[must_use]
 pub fn value_length(text: &[u8]) -> usize {
     let mut depth = 0_usize;
-    let mut bytes = text.iter().enumerate();
-    while let Some((at, byte)) = bytes.next() {
+    let mut at = 0_usize;
+    while let Some(byte) = text.get(at) {
         match byte {
             b'"' => {
-                while let Some((_, byte)) = bytes.next() {
-                    match byte {
-                        b'"' => break,
-                        // Whatever is escaped is no end.
-                        b'\\' => drop(bytes.next()),
-                        _ => {}
-                    }
-                }
+                at = string_end(text, at);
                 if depth == 0 {
-                    return bytes.next().map_or(text.len(), |(next, _)| next);
+                    return at;
                 }
+                continue;
             }
             b'{' | b'[' => depth = depth.saturating_add(1),
             b'}' | b']' => {
@@ -133,12 +124,57 @@ pub fn value_length(text: &[u8]) -> usize {
             b',' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return at,
             _ => {}
         }
+        at = at.saturating_add(1);
     }
     text.len()
 }
 
+/// The byte behind the string whose first quote stands at `start`.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start.saturating_add(1);
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let length = plain_length(rest);
+        at = at.saturating_add(length).saturating_add(1);
+        match rest.get(length) {
+            Some(b'"') => return at,
+            // Whatever is escaped is no end.
+            Some(b'\\') => at = at.saturating_add(1),
+            Some(_) => {}
+            None => return text.len(),
+        }
+    }
+}
+
+/// How many bytes come before the first one that a string cannot hold as it is: a quote, a backslash, a control
+/// character.
+fn plain_length(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special_bytes(u64::from_le_bytes(*word));
+        if found != 0 {
+            let within = usize::try_from(found.trailing_zeros() >> 3).unwrap_or_default();
+            return index.saturating_mul(8).saturating_add(within);
+        }
+    }
+    let last = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+    words.len().saturating_mul(8).saturating_add(last.unwrap_or(rest.len()))
+}
+
+/// Marks bytes that end a plain run by their highest bit. The lowest mark is true, those above it may be false.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let below = |word: u64, least: u64| word.wrapping_sub(ONES.wrapping_mul(least)) & !word;
+    let quote = word ^ ONES.wrapping_mul(0x22);
+    let backslash = word ^ ONES.wrapping_mul(0x5C);
+    (below(word, 0x20) | below(quote, 1) | below(backslash, 1)) & HIGHEST
+}
+
 struct Parser<'a> {
     text: &'a [u8],
+    /// The text again, if all of it is UTF-8.
+    utf8: Option<&'a str>,
     /// Names of fields to pass over.
     unread: &'a [&'a str],
     /// INVARIANT: at most `text.len()`.
@@ -149,6 +185,11 @@ struct Parser<'a> {
     /// The keys and indexes around the current value, kept only to report duplicates.
     path: Vec<Step>,
     duplicates: Vec<Duplicate>,
+    /// Items and fields of what is open: each list and object takes its own from the end when it is closed.
+    items: Vec<Value>,
+    entries: Vec<(Text, Value)>,
+    /// Positions of what was read and is not yet part of something, if they are recorded.
+    spans: Vec<Spans>,
 }
 
 enum Step {
@@ -156,10 +197,20 @@ enum Step {
     Index(usize),
 }
 
+/// A syntax error on its way out, small beside what is read.
+type Read<T> = Result<T, Box<SyntaxError>>;
+
+impl From<Box<SyntaxError>> for SyntaxError {
+    fn from(error: Box<SyntaxError>) -> Self {
+        *error
+    }
+}
+
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Self {
         Self {
             text,
+            utf8: std::str::from_utf8(text).ok(),
             unread: &[],
             offset: 0,
             depth: 0,
@@ -167,15 +218,18 @@ impl<'a> Parser<'a> {
             record_spans: false,
             path: Vec::new(),
             duplicates: Vec::new(),
+            items: Vec::new(),
+            entries: Vec::new(),
+            spans: Vec::new(),
         }
     }
 
-    fn document(&mut self) -> Result<(Value, Spans), SyntaxError> {
+    fn document(&mut self) -> Read<Value> {
         self.skip_spaces();
-        let result = self.value()?;
+        let value = self.value()?;
         self.skip_spaces();
         match self.peek() {
-            None => Ok(result),
+            None => Ok(value),
             Some(_) => Err(self.unexpected("after top-level value")),
         }
     }
@@ -195,7 +249,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The error at the current byte, or that there is none.
-    fn unexpected(&self, context: &str) -> SyntaxError {
+    fn unexpected(&self, context: &str) -> Box<SyntaxError> {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
             Some(byte) => {
@@ -216,41 +270,41 @@ impl<'a> Parser<'a> {
                 message
             }
         };
-        SyntaxError { message, offset: self.offset }
+        Box::new(SyntaxError { message, offset: self.offset })
     }
 
-    fn value(&mut self) -> Result<(Value, Spans), SyntaxError> {
+    fn value(&mut self) -> Read<Value> {
         let start = self.offset;
-        let mut spans = Spans { offset: start, value_offset: start, children: Vec::new() };
+        let inner = self.spans.len();
         let value = match self.peek() {
-            Some(b'"') => Value::String(self.string()?.into()),
-            Some(b'{') => self.nested(Self::object, &mut spans)?,
-            Some(b'[') => self.nested(Self::array, &mut spans)?,
+            Some(b'"') => Value::String(self.string()?),
+            Some(b'{') => self.nested(Self::object)?,
+            Some(b'[') => self.nested(Self::array)?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
             Some(b't') => self.literal("true", Value::Bool(true))?,
             Some(b'f') => self.literal("false", Value::Bool(false))?,
             Some(b'n') => self.literal("null", Value::Null)?,
             _ => return Err(self.unexpected("looking for beginning of value")),
         };
-        Ok((value, spans))
+        if self.record_spans {
+            let children = self.spans.split_off(inner);
+            self.spans.push(Spans { offset: start, value_offset: start, children });
+        }
+        Ok(value)
     }
 
-    fn nested(
-        &mut self,
-        read: fn(&mut Self, &mut Spans) -> Result<Value, SyntaxError>,
-        spans: &mut Spans,
-    ) -> Result<Value, SyntaxError> {
+    fn nested(&mut self, read: fn(&mut Self) -> Read<Value>) -> Read<Value> {
         if self.depth >= MAX_DEPTH {
-            return Err(SyntaxError { message: "exceeded max depth".into(), offset: self.offset });
+            return Err(Box::new(SyntaxError { message: "exceeded max depth".into(), offset: self.offset }));
         }
         self.depth = self.depth.saturating_add(1);
         self.advance();
-        let value = read(self, spans);
+        let value = read(self);
         self.depth = self.depth.saturating_sub(1);
         value
     }
 
-    fn literal(&mut self, text: &str, value: Value) -> Result<Value, SyntaxError> {
+    fn literal(&mut self, text: &str, value: Value) -> Read<Value> {
         for expected in text.bytes() {
             if self.peek() != Some(expected) {
                 return Err(self.unexpected(&format!("in literal {text} (expecting '{}')", char::from(expected))));
@@ -260,39 +314,30 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn array(&mut self, spans: &mut Spans) -> Result<Value, SyntaxError> {
-        let mut items = Vec::new();
+    fn array(&mut self) -> Read<Value> {
+        let first = self.items.len();
         self.skip_spaces();
         if self.peek() == Some(b']') {
             self.advance();
-            return Ok(Value::Array(items));
+            return Ok(Value::Array(Vec::new()));
         }
         loop {
             if self.report_duplicates {
-                self.path.push(Step::Index(items.len()));
+                self.path.push(Step::Index(self.items.len().saturating_sub(first)));
             }
-            let (item, span) = self.value()?;
+            let item = self.value()?;
             self.path.pop();
-            items.push(item);
-            if self.record_spans {
-                spans.children.push(span);
+            self.items.push(item);
+            if self.is_last(b']', "after array element")? {
+                return Ok(Value::Array(self.items.split_off(first)));
             }
-            self.skip_spaces();
-            match self.peek() {
-                Some(b',') => self.advance(),
-                Some(b']') => {
-                    self.advance();
-                    return Ok(Value::Array(items));
-                }
-                _ => return Err(self.unexpected("after array element")),
-            }
-            self.skip_spaces();
         }
     }
 
-    fn object(&mut self, spans: &mut Spans) -> Result<Value, SyntaxError> {
-        let mut entries: Vec<(Text, Value)> = Vec::new();
-        let mut index: HashMap<Text, usize> = HashMap::new();
+    fn object(&mut self) -> Read<Value> {
+        let first = self.entries.len();
+        let first_span = self.spans.len();
+        let mut keys = Keys::default();
         self.skip_spaces();
         if self.peek() == Some(b'}') {
             self.advance();
@@ -303,8 +348,7 @@ impl<'a> Parser<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("looking for beginning of object key string"));
             }
-            let key: Text = self.string()?.into();
-            let known = find_key(&entries, &mut index, &key);
+            let key = self.string()?;
             self.skip_spaces();
             if self.peek() != Some(b':') {
                 return Err(self.unexpected("after object key"));
@@ -314,56 +358,71 @@ impl<'a> Parser<'a> {
             if self.unread.contains(&key.as_str()) {
                 let rest = self.text.get(self.offset..).unwrap_or_default();
                 self.offset = self.offset.saturating_add(value_length(rest));
-                self.skip_spaces();
-                match self.peek() {
-                    Some(b',') => self.advance(),
-                    Some(b'}') => {
-                        self.advance();
-                        return Ok(Value::Object(Object::from_distinct(entries)));
-                    }
-                    _ => return Err(self.unexpected("after object key:value pair")),
-                }
-                self.skip_spaces();
-                continue;
+            } else {
+                let known = keys.find(self.entries.get(first..).unwrap_or_default(), &key);
+                self.field(key, key_offset, first, first_span, known)?;
             }
-            if self.report_duplicates {
-                self.path.push(Step::Key(key.clone()));
-                if known.is_some() {
-                    let path = render_path(&self.path);
-                    self.duplicates.push(Duplicate { path, offset: key_offset });
-                }
+            if self.is_last(b'}', "after object key:value pair")? {
+                return Ok(Value::Object(Object::from_distinct(self.entries.split_off(first))));
             }
-            let (value, mut span) = self.value()?;
-            span.offset = key_offset;
-            self.path.pop();
-            match known.and_then(|at| entries.get_mut(at).map(|entry| (at, entry))) {
-                Some((at, entry)) => {
-                    entry.1 = value;
-                    if let Some(slot) = spans.children.get_mut(at) {
-                        *slot = span;
-                    }
-                }
-                None => {
-                    entries.push((key, value));
-                    if self.record_spans {
-                        spans.children.push(span);
-                    }
-                }
-            }
-            self.skip_spaces();
-            match self.peek() {
-                Some(b',') => self.advance(),
-                Some(b'}') => {
-                    self.advance();
-                    return Ok(Value::Object(Object::from_distinct(entries)));
-                }
-                _ => return Err(self.unexpected("after object key:value pair")),
-            }
-            self.skip_spaces();
         }
     }
 
-    fn number(&mut self) -> Result<Value, SyntaxError> {
+    /// Reads the value of a field, whose key stands among those of its object at `known` already.
+    fn field(
+        &mut self,
+        key: Text,
+        key_offset: usize,
+        first: usize,
+        first_span: usize,
+        known: Option<usize>,
+    ) -> Read<()> {
+        if self.report_duplicates {
+            self.path.push(Step::Key(key.clone()));
+            if known.is_some() {
+                let path = render_path(&self.path);
+                self.duplicates.push(Duplicate { path, offset: key_offset });
+            }
+        }
+        let value = self.value()?;
+        self.path.pop();
+        if let Some(span) = self.spans.last_mut() {
+            span.offset = key_offset;
+        }
+        let Some(known) = known else {
+            self.entries.push((key, value));
+            return Ok(());
+        };
+        if let Some(entry) = self.entries.get_mut(first.saturating_add(known)) {
+            entry.1 = value;
+        }
+        if self.record_spans
+            && let Some(span) = self.spans.pop()
+            && let Some(slot) = self.spans.get_mut(first_span.saturating_add(known))
+        {
+            *slot = span;
+        }
+        Ok(())
+    }
+
+    /// Passes over what stands behind an item; tells whether that was the end.
+    fn is_last(&mut self, end: u8, context: &str) -> Read<bool> {
+        self.skip_spaces();
+        match self.peek() {
+            Some(b',') => {
+                self.advance();
+                self.skip_spaces();
+                Ok(false)
+            }
+            Some(byte) if byte == end => {
+                self.advance();
+                Ok(true)
+            }
+            _ => Err(self.unexpected(context)),
+        }
+    }
+
+    fn number(&mut self) -> Read<Value> {
         let start = self.offset;
         let negative = self.peek() == Some(b'-');
         if negative {
@@ -403,13 +462,13 @@ impl<'a> Parser<'a> {
         }
         let text = self.text.get(start..self.offset).and_then(|text| std::str::from_utf8(text).ok());
         let text = text.unwrap_or_default();
-        Float::parse(text).map(Value::Float).ok_or_else(|| SyntaxError {
-            message: format!("json: cannot unmarshal number {text} into Go value of type float64"),
-            offset: start,
+        Float::parse(text).map(Value::Float).ok_or_else(|| {
+            let message = format!("json: cannot unmarshal number {text} into Go value of type float64");
+            Box::new(SyntaxError { message, offset: start })
         })
     }
 
-    fn digits(&mut self, context: &str) -> Result<(), SyntaxError> {
+    fn digits(&mut self, context: &str) -> Read<()> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return Err(self.unexpected(context));
         }
@@ -420,39 +479,42 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a string; the current byte is its first quote.
-    fn string(&mut self) -> Result<Cow<'a, str>, SyntaxError> {
+    fn string(&mut self) -> Read<Text> {
         self.advance();
-        let mut start = self.offset;
-        let mut owned = String::new();
+        let run = self.plain_run();
+        if self.peek() == Some(b'"') {
+            self.advance();
+            return Ok(Text::from(run));
+        }
+        let mut owned = Text::from(run);
         loop {
-            let rest = self.text.get(self.offset..).unwrap_or_default();
-            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-            self.offset = self.offset.saturating_add(plain.unwrap_or(rest.len()));
-            let run = self.text.get(start..self.offset).unwrap_or_default();
-            // Twice as fast as the other way, which is for what is no text.
-            let run = std::str::from_utf8(run).map_or_else(|_| String::from_utf8_lossy(run), Cow::Borrowed);
             match self.peek() {
                 Some(b'"') => {
                     self.advance();
-                    if owned.is_empty() {
-                        return Ok(run);
-                    }
-                    owned.push_str(&run);
-                    return Ok(Cow::Owned(owned));
+                    return Ok(owned);
                 }
                 Some(b'\\') => {
-                    owned.push_str(&run);
                     self.advance();
                     owned.push(self.escape()?);
-                    start = self.offset;
+                    owned.push_str(&self.plain_run());
                 }
                 _ => return Err(self.unexpected("in string literal")),
             }
         }
     }
 
+    /// The text up to the next quote, escape or control character.
+    fn plain_run(&mut self) -> Cow<'a, str> {
+        let start = self.offset;
+        self.offset = start.saturating_add(plain_length(self.text.get(start..).unwrap_or_default()));
+        match self.utf8 {
+            Some(text) => Cow::Borrowed(text.get(start..self.offset).unwrap_or_default()),
+            None => String::from_utf8_lossy(self.text.get(start..self.offset).unwrap_or_default()),
+        }
+    }
+
     /// Reads what follows a backslash.
-    fn escape(&mut self) -> Result<char, SyntaxError> {
+    fn escape(&mut self) -> Read<char> {
         let c = match self.peek() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
             Some(b'b') => '\u{8}',
@@ -470,7 +532,7 @@ impl<'a> Parser<'a> {
         Ok(c)
     }
 
-    fn unicode_escape(&mut self) -> Result<char, SyntaxError> {
+    fn unicode_escape(&mut self) -> Read<char> {
         let first = self.four_hex_digits()?;
         if let Some(c) = char::from_u32(first) {
             return Ok(c);
@@ -491,7 +553,7 @@ impl<'a> Parser<'a> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
-    fn four_hex_digits(&mut self) -> Result<u32, SyntaxError> {
+    fn four_hex_digits(&mut self) -> Read<u32> {
         let mut code = 0_u32;
         for _ in 0..4 {
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
@@ -505,15 +567,35 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Where `key` already stands. The index is filled once scanning would take too long.
-fn find_key(entries: &[(Text, Value)], index: &mut HashMap<Text, usize>, key: &Text) -> Option<usize> {
-    if entries.len() <= SMALL_OBJECT {
-        return entries.iter().position(|(it, _)| it == key);
+/// Finds keys that stand twice.
+#[derive(Default)]
+struct Keys {
+    /// A bit for each length and first and last letter that was met: most keys are new, and this tells at once.
+    met: u64,
+    /// Where keys stand, filled once scanning would take too long.
+    index: HashMap<Text, usize>,
+}
+
+impl Keys {
+    /// Where `key` stands among those before it.
+    fn find(&mut self, entries: &[(Text, Value)], key: &Text) -> Option<usize> {
+        let bytes = key.as_bytes();
+        let edge = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or_default());
+        let mark = bytes.len() ^ edge(bytes.first()).wrapping_mul(7) ^ edge(bytes.last()).wrapping_mul(29);
+        let bit = 1_u64 << (mark & 63);
+        let is_new = self.met & bit == 0;
+        self.met |= bit;
+        if is_new {
+            return None;
+        }
+        if entries.len() <= SMALL_OBJECT {
+            return entries.iter().position(|(it, _)| it == key);
+        }
+        for (position, (known, _)) in entries.iter().enumerate().skip(self.index.len()) {
+            self.index.insert(known.clone(), position);
+        }
+        self.index.get(key).copied()
     }
-    for (position, (known, _)) in entries.iter().enumerate().skip(index.len()) {
-        index.insert(known.clone(), position);
-    }
-    index.get(key).copied()
 }
 
 fn render_path(path: &[Step]) -> String {

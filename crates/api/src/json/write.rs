@@ -63,8 +63,14 @@ fn write_compact(out: &mut String, value: &Value, escape_html: bool) {
 fn write_scalar(out: &mut String, value: &Value, escape_html: bool) {
     // Writing to a String cannot fail.
     let _ = match value {
-        Value::Bool(value) => write!(out, "{value}"),
-        Value::Int(value) => write!(out, "{value}"),
+        Value::Bool(value) => {
+            out.push_str(if *value { "true" } else { "false" });
+            Ok(())
+        }
+        Value::Int(value) => {
+            out.push_str(itoa::Buffer::new().format(*value));
+            Ok(())
+        }
         Value::Float(value) => write!(out, "{value}"),
         Value::String(value) => {
             write_quoted(out, value, escape_html);
@@ -120,7 +126,13 @@ pub fn write_string(out: &mut String, text: &str) {
 }
 
 fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
+    out.reserve(text.len().saturating_add(2));
     out.push('"');
+    if is_plain(text.as_bytes()) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut rest = text;
     // INVARIANT: what stops the run is one ASCII byte, or the three bytes of a line separator.
     while let Some(at) = rest.bytes().position(|byte| needs_escape(byte, escape_html)) {
@@ -136,9 +148,50 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
     out.push('"');
 }
 
+/// Whether no byte could need an escape. Most texts are so, and this looks at eight bytes at once.
+fn is_plain(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk::<8>() else {
+        return text.iter().all(|byte| !needs_escape(*byte, true));
+    };
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().chain([last]).all(|word| !may_need_escape(u64::from_le_bytes(*word)))
+}
+
+/// Whether one of eight bytes needs an escape. Bytes beyond ASCII are taken for such.
+fn may_need_escape(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let below = |word: u64, least: u64| word.wrapping_sub(ONES.wrapping_mul(least)) & !word;
+    let equal = |byte: u64| below(word ^ ONES.wrapping_mul(byte), 1);
+    // `<` and `>` differ in one bit only.
+    let angle = below((word | ONES.wrapping_mul(2)) ^ ONES.wrapping_mul(0x3E), 1);
+    (word | below(word, 0x20) | equal(0x22) | equal(0x26) | equal(0x5C) | angle) & HIGHEST != 0
+}
+
+/// What to do with a byte: nothing, escape it, or escape it for HTML.
+const PLAIN: u8 = 0;
+const ESCAPED: u8 = 1;
+const ESCAPED_IN_HTML: u8 = 2;
+
 /// 0xE2 starts the line separators, and other characters that [`push_escaped`] leaves alone.
+#[expect(clippy::indexing_slicing, reason = "the index is below the length, and this runs at compile time")]
+static ESCAPES: [u8; 256] = {
+    let mut table = [PLAIN; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = match byte {
+            0..0x20 | 0x22 | 0x5C | 0xE2 => ESCAPED,
+            0x26 | 0x3C | 0x3E => ESCAPED_IN_HTML,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    table
+};
+
 fn needs_escape(byte: u8, escape_html: bool) -> bool {
-    matches!(byte, 0..0x20 | b'"' | b'\\' | 0xE2) || (escape_html && matches!(byte, b'<' | b'>' | b'&'))
+    let action = ESCAPES.get(usize::from(byte)).copied().unwrap_or_default();
+    action == ESCAPED || (escape_html && action != PLAIN)
 }
 
 fn push_escaped(out: &mut String, c: char) {

@@ -24,27 +24,69 @@ pub struct Decoded {
     pub given_empty: GivenEmpty,
 }
 
+/// What decoding leaves out of an object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Notes {
+    /// Paths of fields that the type does not have, in the order of the text.
+    pub unknown_fields: Vec<String>,
+    /// Where empty lists and maps were given.
+    pub given_empty: GivenEmpty,
+}
+
 /// Brings a value into the normal form of its type.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit.
 pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
+    let mut value = value.clone();
+    let Notes { unknown_fields, given_empty } = decode_in_place(it, &mut value)?;
+    Ok(Decoded { value, unknown_fields, given_empty })
+}
+
+/// As [`decode`], without a copy: what is in order is only looked at.
+///
+/// # Errors
+/// Go's text for the first part that does not fit; the value is of no use then.
+pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Notes, String> {
     let mut decoder = Decoder::default();
-    let value = match value {
-        Value::Object(fields) => Value::Object(decoder.object(it, fields)),
-        Value::Null => zero(Kind::Any),
+    match value {
+        Value::Object(fields) => decoder.object(it, fields, None),
+        Value::Null => {}
         other => {
             let kind = other.kind();
             return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", it.go_type()));
         }
-    };
-    match decoder.error {
-        Some(error) => Err(error),
-        None => Ok(Decoded { value, unknown_fields: decoder.unknown_fields, given_empty: decoder.given_empty }),
+    }
+    decoder.error.map_or(Ok(decoder.notes), Err)
+}
+
+/// Brings an object that was changed back into its type's normal form. Parts that do not fit the type stay as they are.
+pub fn normalize(it: &Type, value: &mut Value) {
+    if let Value::Object(fields) = value {
+        Decoder { lenient: true, normalizes: true, ..Decoder::default() }.object(it, fields, None);
     }
 }
 
-/// A step to the current value.
+/// Why a part by itself does not fit.
+pub(super) fn complaint(kind: Kind, value: &Value) -> Option<String> {
+    let mut decoder = Decoder::default();
+    decoder.value(kind, "", &mut value.clone(), None);
+    decoder.error
+}
+
+/// An object without content, in normal form.
+#[must_use]
+pub fn empty(it: &'static Type) -> Value {
+    zero(Kind::Struct(it))
+}
+
+/// Where a value stands: the last step, and those before it.
+struct Place<'a> {
+    before: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
+
+/// A step to a value.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
@@ -55,37 +97,65 @@ enum Step<'a> {
     Embedded(&'static str),
 }
 
+impl Place<'_> {
+    /// `spec.containers[0].name`; entries of maps stand behind a point like fields.
+    fn render(&self) -> String {
+        let mut out = self.before.map(Place::render).unwrap_or_default();
+        match self.step {
+            Step::Index(index) => out.push_str(&format!("[{index}]")),
+            Step::Embedded(_) => {}
+            Step::Field(name) | Step::Entry(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+        }
+        out
+    }
+
+    /// The fields alone: `spec.containers.name`.
+    fn fields(&self) -> String {
+        let mut out = self.before.map(Place::fields).unwrap_or_default();
+        if let Step::Field(name) | Step::Embedded(name) = self.step {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(name);
+        }
+        out
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = self.before.map(Place::parts).unwrap_or_default();
+        match self.step {
+            Step::Index(index) => parts.push(Part::Item(index)),
+            Step::Field(name) | Step::Entry(name) => parts.push(Part::Key(Text::new(name))),
+            Step::Embedded(_) => {}
+        }
+        parts
+    }
+}
+
+/// Which fields of a type were met, as bits. Types with more fields than bits are always put together anew.
+type Present = u128;
+
 #[derive(Default)]
-pub(super) struct Decoder<'a> {
-    unknown_fields: Vec<String>,
+struct Decoder {
+    notes: Notes,
     /// The first mismatch, behind which decoding goes on as Go's does, or what ended it.
     error: Option<String>,
     /// Whether a value with its own decoder ended decoding.
     is_over: bool,
-    /// Where the current value stands.
-    path: Vec<Step<'a>>,
-    given_empty: GivenEmpty,
     /// The struct around the current value, for type errors.
     owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
     lenient: bool,
+    /// Whether the object has been decoded before: nobody asks for notes.
+    normalizes: bool,
 }
 
-impl<'a> Decoder<'a> {
-    /// A part by itself in normal form, `None` if it does not fit.
-    pub(super) fn alone(kind: Kind, value: &'a Value) -> Option<Value> {
-        let mut decoder = Self::default();
-        let normal = decoder.value(kind, "", value);
-        normal.filter(|_| decoder.error.is_none())
-    }
-
-    /// Why a part by itself does not fit.
-    pub(super) fn complaint(kind: Kind, value: &'a Value) -> Option<String> {
-        let mut decoder = Self::default();
-        decoder.value(kind, "", value);
-        decoder.error
-    }
-
+impl Decoder {
     fn fail(&mut self, message: impl Into<String>) {
         self.error.get_or_insert_with(|| message.into());
     }
@@ -98,101 +168,96 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A value of the wrong type.
-    fn mismatch(&self, found: &str, go_type: &str) -> String {
-        let names: Vec<&str> = self
-            .path
-            .iter()
-            .filter_map(|step| match step {
-                Step::Field(name) | Step::Embedded(name) => Some(*name),
-                Step::Index(_) | Step::Entry(_) => None,
-            })
-            .collect();
-        let (owner, names) = (self.owner, names.join("."));
+    fn mismatch(&self, found: &str, go_type: &str, at: Option<&Place<'_>>) -> String {
+        let (owner, names) = (self.owner, at.map(Place::fields).unwrap_or_default());
         let go_type = go_type.trim_start_matches('*');
         format!("json: cannot unmarshal {found} into Go struct field {owner}.{names} of type {go_type}")
     }
 
-    fn object(&mut self, it: &Type, fields: &'a Object) -> Object {
-        let mut slots: Vec<Option<Value>> = vec![None; it.fields.len()];
+    /// A value of the wrong type.
+    fn refuse(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+        let message = self.mismatch(found, go_type, at);
+        self.fail(message);
+    }
+
+    /// The same for a value with its own decoder.
+    fn refuse_special(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
+        let message = self.mismatch(found, go_type, at);
+        self.stop(message);
+    }
+
+    fn object(&mut self, it: &Type, fields: &mut Object, at: Option<&Place<'_>>) {
         let owner = std::mem::replace(&mut self.owner, it.name);
+        let mut present: Present = 0;
         let mut next = 0;
-        for (key, value) in fields.iter() {
-            // What was written by us or by Go has the order of the type: the field is among the next ones.
-            let from = |at: usize| it.fields.iter().enumerate().skip(at).find(|(_, field)| field.name == key);
-            let known = from(next).or_else(|| from(0));
-            let depth = self.path.len();
-            if known.is_some_and(|(_, field)| !field.embedded.is_empty()) {
-                self.path.push(Step::Embedded(embedded_in(it)));
-            }
-            self.path.push(Step::Field(key));
-            match known {
-                Some(_) if value.is_null() => {}
-                Some((at, field)) => {
-                    next = at.saturating_add(1);
-                    let value = self.value(field.kind, field.go_type, value);
-                    if let Some(slot) = slots.get_mut(at) {
-                        *slot = value;
-                    }
+        let mut is_normal = true;
+        for (key, value) in fields.iter_mut() {
+            let Some((index, field)) = it.find_from(next, key) else {
+                is_normal = false;
+                if !self.lenient {
+                    let place = Place { before: at, step: Step::Field(key) };
+                    self.notes.unknown_fields.push(place.render());
                 }
-                None if self.lenient => {}
-                None => {
-                    let path = render(&self.path);
-                    self.unknown_fields.push(path);
-                }
+                continue;
+            };
+            let embedding =
+                (!field.embedded.is_empty()).then(|| Place { before: at, step: Step::Embedded(embedded_in(it)) });
+            let before = embedding.as_ref().or(at);
+            let place = Place { before, step: Step::Field(key) };
+            is_normal &= index >= next;
+            next = index.saturating_add(1);
+            if value.is_null() {
+                is_normal = false;
+                continue;
             }
-            self.path.truncate(depth);
+            self.value(field.kind, field.go_type, value, Some(&place));
+            self.note_empty(it, field, value, &place);
+            match bit(index).filter(|_| !is_left_out(field, value)) {
+                Some(bit) => present |= bit,
+                None => is_normal = false,
+            }
         }
         self.owner = owner;
-        let mut out = Vec::with_capacity(slots.iter().flatten().count());
-        for (field, slot) in it.fields.iter().zip(slots) {
-            self.note_empty(it, field, slot.as_ref());
-            if let Some(value) = shown(field, slot) {
-                out.push((Text::const_new(field.name), value));
-            }
+        let is_complete = || {
+            let bits = std::iter::successors(Some(1), |bit: &Present| bit.checked_shl(1));
+            it.fields.iter().zip(bits).all(|(field, bit)| present & bit != 0 || is_left_out_if_missing(field))
+        };
+        if !is_normal || !is_complete() {
+            put_together(it, fields, present);
         }
-        // A type has no field twice.
-        Object::from_distinct(out)
     }
 
     /// Remembers an empty list or map.
-    fn note_empty(&mut self, owner: &Type, field: &Field, slot: Option<&Value>) {
-        let empty = match (field.kind, slot) {
-            (Kind::List(_), Some(Value::Array(items))) if items.is_empty() => Value::Array(Vec::new()),
-            (Kind::Map(_), Some(Value::Object(fields))) if fields.is_empty() => Value::object(),
+    fn note_empty(&mut self, owner: &Type, field: &Field, value: &Value, at: &Place<'_>) {
+        let empty = match (field.kind, value) {
+            (Kind::List(_), Value::Array(items)) if items.is_empty() => Value::Array(Vec::new()),
+            (Kind::Map(_), Value::Object(fields)) if fields.is_empty() => Value::object(),
             _ => return,
         };
         // Label selectors and the like are written as JSON in messages, too.
         let is_written = owner.package.ends_with("/meta/v1") && owner.name != "ObjectMeta";
-        if !field.pointer && !is_written {
-            let steps = self.path.iter().filter_map(|step| match step {
-                Step::Index(index) => Some(Part::Item(*index)),
-                Step::Field(name) | Step::Entry(name) => Some(Part::Key(Text::new(name))),
-                Step::Embedded(_) => None,
-            });
-            self.given_empty.add(steps.chain([Part::Key(Text::const_new(field.name))]).collect(), empty);
+        if !self.normalizes && !field.pointer && !is_written {
+            self.notes.given_empty.add(at.parts(), empty);
         }
     }
 
-    /// The value in normal form, `None` if it does not fit.
-    fn value(&mut self, kind: Kind, go_type: &str, value: &'a Value) -> Option<Value> {
-        if value.is_null() && !matches!(kind, Kind::Any) {
-            return Some(zero(kind));
-        }
-        match (kind, value) {
-            (Kind::Any, _) => Some(value.clone()),
-            (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => Some(value.clone()),
-            (Kind::Int64, Value::Int(_)) => Some(value.clone()),
-            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => Some(value.clone()),
-            (Kind::Int32, Value::Int(number)) => self.refuse(&format!("number {number}"), go_type),
+    /// Brings a value into normal form; one that does not fit stays as it is.
+    fn value(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: Option<&Place<'_>>) {
+        match (kind, &mut *value) {
+            (Kind::Any, _) | (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => {}
+            (Kind::Int64, Value::Int(_)) | (Kind::Float64, Value::Int(_) | Value::Float(_)) => {}
+            (Kind::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => {}
+            (Kind::Time, Value::String(text)) if is_usual_time(text) => {}
+            (Kind::Quantity, Value::String(text)) if Quantity::is_usual(text) => {}
+            (Kind::IntOrString, Value::String(_)) => {}
+            (Kind::Int32, Value::Int(number)) => self.refuse(&format!("number {number}"), go_type, at),
             (Kind::Int32 | Kind::Int64, Value::Float(number)) => {
-                self.refuse(&format!("number {}", number.text()), go_type)
+                self.refuse(&format!("number {}", number.text()), go_type, at);
             }
-            (Kind::Float64, Value::Int(_) | Value::Float(_)) => Some(value.clone()),
-            (Kind::Bytes, Value::String(text)) => {
-                let bytes = base64::decode(text).map(|bytes| base64::encode(&bytes).into());
-                bytes.map_err(|error| self.fail(error.to_string())).ok()
-            }
+            (Kind::Bytes, Value::String(text)) => match base64::decode(text) {
+                Ok(bytes) => *value = base64::encode(&bytes).into(),
+                Err(error) => self.fail(error.to_string()),
+            },
             (Kind::Quantity, _) => {
                 let parsed = match value {
                     Value::String(text) => Quantity::parse(text.trim()),
@@ -200,15 +265,15 @@ impl<'a> Decoder<'a> {
                     Value::Float(number) => Quantity::parse(&number.text()),
                     _ => Err(ParseError::Format),
                 };
-                self.keep(parsed.map(|quantity| quantity.to_string().into()))
+                self.keep(value, parsed.map(|quantity| quantity.to_string().into()));
             }
             (Kind::IntOrString, _) => match IntOrString::from_value(value) {
-                Ok(value) => Some(Value::from(&value)),
+                Ok(parsed) => *value = Value::from(&parsed),
                 // Told with the place, as all mismatches are.
                 Err(_) => match value {
-                    Value::Int(number) => self.refuse_special(&format!("number {number}"), "int32"),
-                    Value::Float(number) => self.refuse_special(&format!("number {}", number.text()), "int32"),
-                    other => self.refuse_special(other.kind(), "int32"),
+                    Value::Int(number) => self.refuse_special(&format!("number {number}"), "int32", at),
+                    Value::Float(number) => self.refuse_special(&format!("number {}", number.text()), "int32", at),
+                    other => self.refuse_special(other.kind(), "int32", at),
                 },
             },
             (Kind::Time | Kind::MicroTime | Kind::Duration, Value::String(text)) => {
@@ -219,78 +284,138 @@ impl<'a> Decoder<'a> {
                     Kind::MicroTime => parse_time(text, Layout::Micros),
                     _ => parse_time(text, Layout::Seconds),
                 };
-                self.keep(result)
+                self.keep(value, result);
             }
-            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse_special(other.kind(), "string"),
-            (Kind::Struct(it), Value::Object(fields)) => Some(Value::Object(self.object(it, fields))),
+            (Kind::Time | Kind::MicroTime | Kind::Duration, other) => self.refuse_special(other.kind(), "string", at),
+            (Kind::Struct(it), Value::Object(fields)) => self.object(it, fields, at),
             (Kind::List(inner), Value::Array(items)) => {
                 let inner_type = element_type(go_type);
-                let mut out = Vec::with_capacity(items.len());
-                for (index, item) in items.iter().enumerate() {
-                    self.path.push(Step::Index(index));
-                    out.push(self.value(*inner, inner_type, item).unwrap_or_else(|| zero(*inner)));
-                    self.path.pop();
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.element(*inner, inner_type, item, &Place { before: at, step: Step::Index(index) });
                 }
-                Some(Value::Array(out))
             }
             (Kind::Map(inner), Value::Object(fields)) => {
                 let inner_type = element_type(go_type);
-                let mut out = Vec::with_capacity(fields.len());
-                for (key, value) in fields.iter() {
-                    self.path.push(Step::Entry(key));
-                    let value = self.value(*inner, inner_type, value).unwrap_or_else(|| zero(*inner));
-                    self.path.pop();
-                    out.push((Text::new(key), value));
+                for (key, value) in fields.iter_mut() {
+                    self.element(*inner, inner_type, value, &Place { before: at, step: Step::Entry(key) });
                 }
-                let mut out = Object::from_distinct(out);
-                out.sort();
-                Some(Value::Object(out))
+                fields.sort();
             }
-            (Kind::SchemaOrBool, Value::Bool(_)) => Some(value.clone()),
+            (Kind::SchemaOrBool, Value::Bool(_)) => {}
             // Go takes anything here, and keeps nothing of it.
             (Kind::SchemaOrList, Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::String(_)) => {
-                Some(Value::Null)
+                *value = Value::Null;
             }
-            (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value),
-            (_, other) => self.refuse(other.kind(), go_type),
+            (Kind::SchemaOrBool | Kind::SchemaOrList, _) => self.schema(value, at),
+            (_, other) => self.refuse(other.kind(), go_type, at),
+        }
+    }
+
+    /// An item of a list or the value of an entry.
+    fn element(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: &Place<'_>) {
+        if value.is_null() && !matches!(kind, Kind::Any) {
+            *value = zero(kind);
+        } else {
+            self.value(kind, go_type, value, Some(at));
         }
     }
 
     /// A schema or a list of schemas, which have a decoder of their own.
-    fn schema(&mut self, value: &'a Value) -> Option<Value> {
-        let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps")?;
+    fn schema(&mut self, value: &mut Value, at: Option<&Place<'_>>) {
+        let package = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
+        let Some(it) = super::by_name(package, "JSONSchemaProps") else { return };
         let lenient = std::mem::replace(&mut self.lenient, true);
-        let decoded = match value {
-            Value::Object(fields) => Some(Value::Object(self.object(it, fields))),
+        match value {
+            Value::Object(fields) => self.object(it, fields, at),
             Value::Array(items) => {
-                let decoded = items.iter().map(|item| self.value(Kind::Struct(it), "v1.JSONSchemaProps", item));
-                Some(Value::Array(decoded.map(Option::unwrap_or_default).collect()))
+                for item in items.iter_mut().filter(|item| !item.is_null()) {
+                    self.value(Kind::Struct(it), "v1.JSONSchemaProps", item, at);
+                }
+                items.iter_mut().filter(|item| item.is_null()).for_each(|item| *item = zero(Kind::Struct(it)));
             }
-            _ => {
-                self.stop("boolean or JSON schema expected");
-                None
-            }
-        };
+            _ => self.stop("boolean or JSON schema expected"),
+        }
         self.lenient = lenient;
-        decoded
     }
 
-    fn refuse(&mut self, found: &str, go_type: &str) -> Option<Value> {
-        let message = self.mismatch(found, go_type);
-        self.fail(message);
-        None
+    fn keep<E: ToString>(&mut self, value: &mut Value, normal: Result<Value, E>) {
+        match normal {
+            Ok(normal) => *value = normal,
+            Err(error) => self.stop(error.to_string()),
+        }
     }
+}
 
-    /// The same for a value with its own decoder.
-    fn refuse_special(&mut self, found: &str, go_type: &str) -> Option<Value> {
-        let message = self.mismatch(found, go_type);
-        self.stop(message);
-        None
+/// What Go calls the struct that is embedded in a type.
+fn embedded_in(it: &Type) -> &'static str {
+    match it.name {
+        "EphemeralContainer" => "EphemeralContainerCommon",
+        "PersistentVolumeSpec" => "PersistentVolumeSource",
+        "Probe" => "ProbeHandler",
+        "Volume" => "VolumeSource",
+        // Selectors, projections and sources of config maps and secrets.
+        _ => "LocalObjectReference",
     }
+}
 
-    fn keep<E: ToString>(&mut self, result: Result<Value, E>) -> Option<Value> {
-        result.map_err(|error| self.stop(error.to_string())).ok()
+/// Makes the object anew of its parts, which are in normal form.
+fn put_together(it: &Type, fields: &mut Object, present: Present) {
+    let mut next = 0;
+    let mut parts: Vec<(usize, Text, Value)> = Vec::with_capacity(fields.len().saturating_add(4));
+    for (key, value) in std::mem::take(fields) {
+        let Some((at, field)) = it.find_from(next, &key) else { continue };
+        next = at.saturating_add(1);
+        if !value.is_null() {
+            parts.extend(shown(field, Some(value)).map(|value| (at, key, value)));
+        }
     }
+    for (at, field) in it.fields.iter().enumerate() {
+        let is_present = bit(at).is_some_and(|bit| present & bit != 0);
+        if !is_present && !is_left_out_if_missing(field) && !parts.iter().any(|(it, ..)| *it == at) {
+            parts.extend(shown(field, None).map(|value| (at, Text::const_new(field.name), value)));
+        }
+    }
+    parts.sort_unstable_by_key(|(at, ..)| *at);
+    // A type has no field twice.
+    *fields = Object::from_distinct(parts.into_iter().map(|(_, key, value)| (key, value)).collect());
+}
+
+/// The bit of the field at an index.
+fn bit(index: usize) -> Option<Present> {
+    u32::try_from(index).ok().and_then(|index| Present::checked_shl(1, index))
+}
+
+/// Whether Go leaves a field with this value out.
+fn is_left_out(field: &Field, value: &Value) -> bool {
+    !field.pointer
+        && ((field.omit_empty && field.is_plain() && is_empty(value)) || (field.omit_zero && value.is_null()))
+}
+
+/// Whether Go leaves a field out that is not set.
+fn is_left_out_if_missing(field: &Field) -> bool {
+    if field.pointer {
+        return field.omit_empty;
+    }
+    // The zero value of what is not plain is no null, with the exception of times.
+    let is_null = matches!(field.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
+    (field.omit_empty && field.is_plain()) || (field.omit_zero && is_null)
+}
+
+/// Whether this is a time as we write it: `2006-01-02T15:04:05Z`. Rare ones are parsed.
+fn is_usual_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let form = b"dddd-dd-ddTdd:dd:ddZ";
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'd' { byte.is_ascii_digit() } else { byte == form };
+    let number = |at: usize| text.get(at..at.saturating_add(2)).and_then(|digits| digits.parse::<u8>().ok());
+    let within = |at: usize, least: u8, most: u8| number(at).is_some_and(|number| (least..=most).contains(&number));
+    bytes.len() == form.len()
+        && bytes.iter().zip(form).all(fits)
+        && !text.starts_with('0')
+        && within(5, 1, 12)
+        && within(8, 1, 28)
+        && within(11, 0, 23)
+        && within(14, 0, 59)
+        && within(17, 0, 59)
 }
 
 fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
@@ -314,38 +439,8 @@ pub(super) fn element_type(go_type: &str) -> &str {
     }
 }
 
-/// What Go calls the struct that is embedded in a type.
-fn embedded_in(it: &Type) -> &'static str {
-    match it.name {
-        "EphemeralContainer" => "EphemeralContainerCommon",
-        "PersistentVolumeSpec" => "PersistentVolumeSource",
-        "Probe" => "ProbeHandler",
-        "Volume" => "VolumeSource",
-        // Selectors, projections and sources of config maps and secrets.
-        _ => "LocalObjectReference",
-    }
-}
-
-/// `spec.containers[0].name`; entries of maps stand behind a point like fields.
-fn render(path: &[Step<'_>]) -> String {
-    let mut out = String::new();
-    for step in path {
-        match step {
-            Step::Index(index) => out.push_str(&format!("[{index}]")),
-            Step::Embedded(_) => {}
-            Step::Field(name) | Step::Entry(name) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(name);
-            }
-        }
-    }
-    out
-}
-
 /// What is written for a field, `None` if Go leaves it out.
-pub(super) fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
+fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     if field.pointer {
         return match value {
             None => (!field.omit_empty).then_some(Value::Null),
@@ -357,7 +452,7 @@ pub(super) fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     (!omitted).then_some(value)
 }
 
-pub(super) fn is_empty(value: &Value) -> bool {
+fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) => true,
         Value::Float(number) => number.get() == 0.0,
@@ -383,5 +478,22 @@ pub(super) fn zero(kind: Kind) -> Value {
         }
         Kind::SchemaOrBool => false.into(),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_times_are_those_that_decoding_keeps() {
+        for text in ["2020-01-02T03:04:05Z", "1999-12-28T23:59:59Z"] {
+            assert!(is_usual_time(text), "{text}");
+            assert_eq!(parse_time(text, Layout::Seconds), Ok(text.into()));
+        }
+        for text in ["0001-01-01T00:00:00Z", "2020-01-29T00:00:00Z", "2020-13-01T00:00:00Z", "2020-01-02T03:04:05+", ""]
+        {
+            assert!(!is_usual_time(text), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Strategic merge patches do not go through JSON decoding: Kubernetes restores the struct from maps, field by field in
 //! the order of the type, and says less about the place. Follows `apimachinery/pkg/runtime/converter.go`.
 
-use super::decode::{Decoder, element_type};
+use super::decode::{complaint, element_type};
 use super::{Kind, Type};
 use crate::base64;
 use crate::int_or_string::IntOrString;
@@ -51,7 +51,7 @@ fn part(kind: Kind, go_type: &str, value: &Value) -> Option<String> {
         (Kind::Time | Kind::MicroTime | Kind::Duration, other) if other.as_str().is_none() => {
             Some(format!("json: cannot unmarshal {} into Go value of type string", other.kind()))
         }
-        _ => Decoder::complaint(kind, value),
+        _ => complaint(kind, value),
     }
 }
 

@@ -61,12 +61,12 @@ impl Versions for BuiltIn {
 
 /// An object of a built-in type with nothing but its kind and what is never left out.
 fn empty(api_version: &str, kind: &str) -> Value {
-    let object = api::json!({"apiVersion": api_version, "kind": kind});
-    let of = types::by_api_version(api_version, kind);
-    match of.and_then(|of| types::decode(of, &object).ok()) {
-        Some(decoded) => decoded.value,
-        None => object,
+    let mut object = types::by_api_version(api_version, kind).map_or_else(Value::object, types::empty);
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("kind", kind);
+        fields.insert("apiVersion", api_version);
     }
+    object
 }
 
 /// A built-in kind that is no resource of its own: `Scale`, `TokenRequest`.

@@ -56,17 +56,36 @@ fn encode_element(element: &Element) -> Text {
 pub fn touches(written: &Value, set: &FieldSet) -> bool {
     let Value::Object(fields) = written else { return !set.is_empty() };
     set.nodes().iter().any(|node| {
-        let found = match &node.element {
-            Element::Field(name) => fields.iter().find(|(key, _)| key.strip_prefix("f:") == Some(name)),
-            element => {
-                let key = encode_element(element);
-                fields.iter().find(|(it, _)| *it == key)
-            }
-        };
-        let Some((_, below)) = found else { return false };
-        let is_member = below.as_object().is_none_or(|fields| fields.is_empty() || fields.contains_key("."));
-        node.member && is_member || !node.children.is_empty() && touches(below, &node.children)
+        let Some(below) = find(fields, &node.element) else { return false };
+        node.member && is_member(below) || !node.children.is_empty() && touches(below, &node.children)
     })
+}
+
+/// Whether a set that is written has all paths of another.
+#[must_use]
+pub fn has_all(written: &Value, set: &FieldSet) -> bool {
+    let Value::Object(fields) = written else { return set.is_empty() };
+    set.nodes().iter().all(|node| {
+        find(fields, &node.element)
+            .is_some_and(|below| (!node.member || is_member(below)) && has_all(below, &node.children))
+    })
+}
+
+/// What is written below a step.
+fn find<'v>(fields: &'v Object, element: &Element) -> Option<&'v Value> {
+    let found = match element {
+        Element::Field(name) => fields.iter().find(|(key, _)| key.strip_prefix("f:") == Some(name)),
+        element => {
+            let key = encode_element(element);
+            fields.iter().find(|(it, _)| *it == key)
+        }
+    };
+    found.map(|(_, below)| below)
+}
+
+/// Whether the step that this is written below is a member.
+fn is_member(below: &Value) -> bool {
+    below.as_object().is_none_or(|fields| fields.is_empty() || fields.contains_key("."))
 }
 
 /// Reads a set.
@@ -161,9 +180,13 @@ mod tests {
         assert_eq!(all.len(), 5);
         for path in &all {
             assert!(touches(&written, &FieldSet::of_path(path)), "{path:?}");
+            assert!(has_all(&written, &FieldSet::of_path(path)), "{path:?}");
         }
+        assert!(has_all(&written, &set));
+        assert!(!has_all(&written, &set.clone().union(FieldSet::of_names(&[&["a", "c"]]))));
         for path in [&["l"][..], &["a", "c"], &["t"], &["s", "x"]] {
             assert!(!touches(&written, &FieldSet::of_names(&[path])), "{path:?}");
+            assert!(!has_all(&written, &FieldSet::of_names(&[path])), "{path:?}");
         }
         assert!(!touches(&written, &FieldSet::new()));
     }

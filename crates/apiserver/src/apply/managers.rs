@@ -57,6 +57,14 @@ impl Manager {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    /// Says when it wrote last.
+    pub(super) fn set_time(&mut self, time: &str) {
+        self.time = Some(time.to_owned());
+        if let Some(written) = self.raw.as_mut().and_then(|raw| raw.get_mut("time")) {
+            *written = Value::from(time);
+        }
+    }
+
     /// Reads what it owns, if nobody has yet.
     pub(super) fn look_into(&mut self) {
         if let Some(raw) = self.raw.take() {

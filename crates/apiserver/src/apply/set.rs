@@ -56,6 +56,9 @@ impl FieldSet {
         nodes.retain(|node| node.member || !node.children.is_empty());
         if !nodes.is_sorted_by(|left, right| left.element < right.element) {
             nodes.sort_by(|left, right| left.element.cmp(&right.element));
+            if nodes.is_sorted_by(|left, right| left.element < right.element) {
+                return Self { nodes };
+            }
             let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
             for node in nodes {
                 match merged.last_mut() {

@@ -184,11 +184,11 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored;
 
     fn change(revision: u64, length: usize) -> Change {
-        let mut stored = vec![1, 0, 0, 0, b'{'];
-        stored.resize(length, b'x');
-        let served = Served::new(&stored, revision).unwrap();
+        let mut object = api::json!({"metadata": {"creationTimestamp": null, "name": ("x".repeat(length))}});
+        let served = Served::new(&stored::encode(&mut object).unwrap(), revision).unwrap();
         Change::new(ChangeKind::Added, "k".into(), Arc::new(served), None)
     }
 

@@ -69,21 +69,28 @@ impl Rows<'_> {
         let mut pieces = Vec::with_capacity(objects.len().div_ceil(PIECE));
         for (number, part) in objects.chunks(PIECE).enumerate() {
             let mut text = String::with_capacity(part.len().saturating_mul(700));
+            let mut read = Vec::new();
             for (index, object) in part.iter().enumerate() {
                 if number > 0 || index > 0 {
                     text.push(',');
                 }
-                self.row(&mut text, object);
+                self.row(&mut text, object, &mut read);
             }
             pieces.push(text.into());
         }
         pieces
     }
 
-    fn row(&self, text: &mut String, served: &Served) {
+    /// Appends a row to `text`; `read` is room for what is read of the object.
+    fn row(&self, text: &mut String, served: &Served, read: &mut Vec<u8>) {
         let unread = printers::unread(self.resource);
+        // No cell shows managed fields, which are often half of the object.
+        let (before, after) = served.around_managed_fields();
+        read.clear();
+        read.extend_from_slice(before);
+        read.extend_from_slice(after);
         // What was encoded here can be read again.
-        let object = json::parse_without(&served.json, unread).unwrap_or_default();
+        let object = json::parse_without(read, unread).unwrap_or_default();
         text.push_str("{\"cells\":");
         json::write_value(text, &Value::Array((self.printer.cells)(&object, chance::now())));
         if let Some(conditions) = conditions(self.resource, &object) {

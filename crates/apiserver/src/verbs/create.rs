@@ -86,7 +86,6 @@ pub(super) async fn insert(
         }
         let name = metadata::text(&object, "name").to_owned();
         call.server.meaning.prepare_create(resource, &mut object);
-        normalize(call, &mut object);
         let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));

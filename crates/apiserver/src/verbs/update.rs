@@ -10,7 +10,7 @@ use crate::admission::{self, Operation};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::metadata;
-use crate::payload::{self, FieldValidation};
+use crate::payload::{self, Decoded, FieldValidation};
 use crate::status::{Failure, Result};
 use crate::warnings;
 
@@ -20,25 +20,39 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     }
     let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
-    let (resource, version) = (call.resource, call.target.version.as_str());
-    let payload = payload::read(call.headers, &call.body, resource.kind)?;
-    let decoded = call.read(payload)?;
-    warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
-    let mut object = decoded.object;
-    check_name(call, &object)?;
-    check_namespace(call, &mut object)?;
-    warnings::add(create::merge_owners(&mut object, ""));
-    conversion::to_stored(resource, version, &mut object);
-    normalize(call, &mut object);
+    let (Decoded { mut object, complaints, given_empty }, owner_warnings) = read(call)?;
+    warnings::add(payload::check_fields(validation, call.resource.kind, &call.target.version, complaints)?);
+    warnings::add(owner_warnings);
     let based_on = BasedOn::of(call, &object)?;
     let done = modify_tracked(call, dry_run, |old, tracking| {
         based_on.check(call, old)?;
-        let decision = change(call, object.clone(), &decoded.given_empty, old, subresource, tracking)?;
+        // Most often the first attempt succeeds; another one reads the body again.
+        let object = match object.take() {
+            Value::Null => read(call)?.0.object,
+            object => object,
+        };
+        let decision = change(call, object, &given_empty, old, subresource, tracking)?;
         warnings::add(decision.warnings(call, old, subresource));
         Ok(decision)
     })
     .await?;
     show(call, done)
+}
+
+/// The object that was sent, in the stored version, and what users are told about its owners.
+fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
+    let (resource, version) = (call.resource, call.target.version.as_str());
+    let payload = payload::read(call.headers, &call.body, resource.kind)?;
+    let mut decoded = call.read(payload)?;
+    let object = &mut decoded.object;
+    check_name(call, object)?;
+    check_namespace(call, object)?;
+    let warnings = create::merge_owners(object, "");
+    if !conversion::is_stored(resource, version) {
+        conversion::to_stored(resource, version, object);
+        normalize(call, object);
+    }
+    Ok((decoded, warnings))
 }
 
 /// The answer after a change.
@@ -177,7 +191,6 @@ pub(super) fn change(
     }
     metadata::remove(&mut object, "selfLink");
     metadata::copy(&mut object, old, "resourceVersion");
-    create::normalize(call, &mut object);
     call.server.meaning.default(resource, &mut object);
     let managed_fields = match tracking {
         Tracking::Update => ownership::update(call, old, &object, subresource),
@@ -186,9 +199,7 @@ pub(super) fn change(
     };
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
-    create::normalize(call, &mut object);
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
-    create::normalize(call, &mut object);
     let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
     if !errors.is_empty() {
         return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));

@@ -277,7 +277,9 @@ fn validate_defaults(schema: &Value, is_root: bool, at: &Path<'_>, errors: &mut 
             errors.invalid(here, default.clone(), "must not have unknown fields");
         }
         // A default of the whole object is an object.
-        let missing = ["apiVersion", "kind"].into_iter().filter(|name| is_root && default.text(name).is_empty());
+        let missing = ["apiVersion", "kind"]
+            .into_iter()
+            .filter(|name| is_root && default.as_object().is_some() && default.text(name).is_empty());
         let before = errors.len();
         missing.for_each(|name| errors.required(here.child(name), ""));
         if errors.len() == before {

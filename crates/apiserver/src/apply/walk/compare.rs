@@ -83,6 +83,10 @@ impl Level {
 }
 
 fn place(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>, out: &mut Level) -> Marks {
+    if let (None, Some(new)) = (old, new) {
+        out.added = added(shape, new);
+        return Marks { added: true, ..Marks::default() };
+    }
     let atom = shape.atom();
     let (left, right) = (choose(&atom, old), choose(&atom, new));
     let mut marks = Marks::default();
@@ -99,6 +103,32 @@ fn place(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>, out: &mut L
         marks.removed |= new.is_none() && old.is_some();
     }
     marks
+}
+
+/// The steps below a value that there was nothing to compare with: every path is new.
+fn added(shape: Shape<'_>, new: &Value) -> Vec<Node> {
+    match (choose(&shape.atom(), Some(new)).0, new) {
+        (Handled::Map(map), Value::Object(fields)) if !map.atomic => {
+            let mut hint = 0;
+            let node = |(key, value): (&str, &Value)| {
+                let children = map.next_field_or_element(key, &mut hint).map(|shape| added(shape, value));
+                let children = FieldSet::from_nodes(children.unwrap_or_default());
+                Node { element: Element::Field(key.into()), member: true, children }
+            };
+            fields.iter().map(node).collect()
+        }
+        (Handled::List(list), Value::Array(items)) if !matches!(list.relation, Relation::Atomic) => {
+            let node = |(element, items): (Element, Vec<&Value>)| {
+                let children = match items.as_slice() {
+                    [item] => FieldSet::from_nodes(added(list.element, item)),
+                    _ => FieldSet::new(),
+                };
+                Node { element, member: true, children }
+            };
+            grouped(&list, items).into_iter().map(node).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether the place was compared as a whole.
