@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::json::Value;
+
 /// `text` in double quotes as Go's `%q` writes it: printable Unicode stays, the rest is escaped.
 #[must_use]
 pub fn quote(text: &str) -> String {
@@ -136,6 +138,25 @@ fn push_plain_form(out: &mut String, digits: &str, exponent: i32) {
     if let Some(fraction) = digits.get(whole..).filter(|fraction| !fraction.is_empty()) {
         out.push('.');
         out.push_str(fraction);
+    }
+}
+
+/// A value as Go's `%v` shows it: `map[a:1 b:[x y] c:<nil>]`.
+#[must_use]
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut entries: Vec<(&str, &Value)> = fields.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        Value::Float(number) => format_float(number.get()),
     }
 }
 

@@ -10,11 +10,13 @@ mod given;
 mod internal;
 pub mod protobuf;
 mod table;
+mod unstructured;
 
 pub use decode::{Decoded, Notes, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use given::GivenEmpty;
 pub use internal::internal_form;
+pub use unstructured::restore_error;
 
 /// A struct type.
 #[derive(Debug)]

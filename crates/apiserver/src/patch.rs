@@ -46,23 +46,6 @@ impl PatchType {
     }
 }
 
-/// A value as Go prints it with `%v`.
-pub(crate) fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let mut entries: Vec<(&str, &Value)> = fields.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        Value::Float(number) => api::go_text::format_float(number.get()),
-        other => other.to_string(),
-    }
-}
-
 /// Sorts the keys of what a patch reached into: the libraries that Kubernetes uses read a document only as far as they
 /// need to, and write the rest as it was.
 pub(crate) fn sort_touched(kind: PatchType, value: &mut Value, patch: &[u8]) {
@@ -105,28 +88,6 @@ fn sort_along(value: &mut Value, patch: &Value) {
     }
 }
 
-/// How Kubernetes' converter of maps, through which strategic merge patches go, says what its JSON decoder says otherwise.
-pub(crate) fn converter_text(text: &str) -> String {
-    let Some((found, rest)) = text.strip_prefix("json: cannot unmarshal ").and_then(|it| it.split_once(' ')) else {
-        return text.to_owned();
-    };
-    let Some((_, wanted)) = rest.rsplit_once(" of type ") else { return text.to_owned() };
-    let found = match found {
-        "number" => "int64",
-        "object" => "map",
-        "array" => "slice",
-        other => other,
-    };
-    let is_number = |it: &str| it.starts_with("int") || it.starts_with("uint") || it.starts_with("float");
-    match wanted {
-        it if it.starts_with("[]") => format!("cannot restore slice from {found}"),
-        it if it.starts_with("map[") => format!("cannot restore map from {found}"),
-        "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
-        it if it == "string" || it == "bool" || is_number(it) => format!("unrecognized type: {it}"),
-        _ => format!("cannot restore struct from: {found}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,19 +103,5 @@ mod tests {
         check(PatchType::Merge, r#"{"m":{"c":3}}"#, r#"{"m":{"c":3,"d":{"y":1,"x":2}},"z":{"b":1,"a":2}}"#);
         let operation = r#"[{"op":"add","path":"/m/d/x","value":2}]"#;
         check(PatchType::Json, operation, r#"{"m":{"c":3,"d":{"x":2,"y":1}},"z":{"b":1,"a":2}}"#);
-    }
-
-    #[test]
-    fn the_converter_has_its_own_words() {
-        let check = |found: &str, wanted: &str, expected: &str| {
-            let text = format!("json: cannot unmarshal {found} into Go struct field A.b of type {wanted}");
-            assert_eq!(converter_text(&text), expected);
-        };
-        check("string", "int32", "unrecognized type: int32");
-        check("number", "string", "cannot convert int64 to string");
-        check("string", "[]v1.Container", "cannot restore slice from string");
-        check("array", "map[string]string", "cannot restore map from slice");
-        check("string", "v1.PodSpec", "cannot restore struct from: string");
-        assert_eq!(converter_text("other"), "other");
     }
 }

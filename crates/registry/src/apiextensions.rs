@@ -13,7 +13,6 @@ mod schema;
 mod spec;
 pub mod status;
 mod structural;
-mod values;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;

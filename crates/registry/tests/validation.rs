@@ -158,6 +158,20 @@ fn texts(expected: &Value, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_owned()).collect()
 }
 
+/// Changed copies of recorded objects, and what a server of the same version said to them.
+#[test]
+fn changed_objects_are_refused_as_the_reference_refuses_them() {
+    let environments = Environments::new().unwrap();
+    let mut wrong = Vec::new();
+    for line in include_str!("data/differential.jsonl").lines() {
+        let case = json::parse(line.as_bytes()).unwrap();
+        if let Some(difference) = check(case.get("input").unwrap(), case.get("expected").unwrap(), &environments) {
+            wrong.push(format!("{}: {difference}", case.str_at(&["id"]).unwrap()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 /// What a server said to requests that create objects: the message of its refusal, or nothing.
 #[test]
 fn recorded_messages_are_ours() {

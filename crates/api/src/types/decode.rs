@@ -67,6 +67,13 @@ pub fn normalize(it: &Type, value: &mut Value) {
     }
 }
 
+/// Why a part by itself does not fit.
+pub(super) fn complaint(kind: Kind, value: &Value) -> Option<String> {
+    let mut decoder = Decoder::default();
+    decoder.value(kind, "", &mut value.clone(), None);
+    decoder.error
+}
+
 /// An object without content, in normal form.
 #[must_use]
 pub fn empty(it: &'static Type) -> Value {
@@ -421,7 +428,7 @@ fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
 }
 
 /// What Go calls the items of a list or the values of a map.
-fn element_type(go_type: &str) -> &str {
+pub(super) fn element_type(go_type: &str) -> &str {
     let go_type = go_type.trim_start_matches('*');
     if let Some(inner) = go_type.strip_prefix("[]") {
         return inner;

@@ -69,9 +69,8 @@ fn find<'a>(value: &'a mut Value, place: &[Part]) -> Option<&'a mut Value> {
 
 fn put(value: &mut Value, place: &[Part], empty: &Value) {
     match (place, value) {
-        ([Part::Key(key)], Value::Object(fields)) => {
-            let is_free = fields.get(key).is_none_or(Value::is_null);
-            let _ = is_free.then(|| fields.insert(key.as_str(), empty.clone()));
+        ([Part::Key(key)], Value::Object(fields)) if fields.get(key).is_none_or(Value::is_null) => {
+            fields.insert(key.as_str(), empty.clone());
         }
         ([Part::Key(key), rest @ ..], Value::Object(fields)) => {
             if let Some(value) = fields.get_mut(key) {

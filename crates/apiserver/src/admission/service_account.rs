@@ -43,7 +43,13 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
         if name == "default" {
             return Ok(());
         }
-        let why = format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found");
+        let complaints = api::names::path_segment(&name);
+        let cause = if complaints.is_empty() {
+            format!("serviceaccount \"{name}\" not found")
+        } else {
+            format!("invalid resource name {}: [{}]", api::go_text::quote(&name), complaints.join(" "))
+        };
+        let why = format!("error looking up service account {namespace}/{name}: {cause}");
         return Err(Failure::forbidden("", "pods", &pod_name, &why));
     };
     let automount = |value: Option<&Value>| value.and_then(Value::as_bool);

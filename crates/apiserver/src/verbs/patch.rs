@@ -124,7 +124,7 @@ fn repeated_keys(body: &[u8]) -> Vec<String> {
 /// What a refusal shows: the patched document, or of a strategic merge patch the patch.
 fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
     if kind == PatchType::Strategic {
-        return crate::patch::go_text(&api::json::parse(&call.body).unwrap_or_default());
+        return api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default());
     }
     let mut value = patched(call, kind, shown).map(|(value, _)| value).unwrap_or_default();
     crate::patch::sort_touched(kind, &mut value, &call.body);
@@ -134,9 +134,14 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 /// The patched object in the client's version, and what strict reading complains about.
 pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
     let (patched, mut complaints) = patched(call, kind, shown)?;
+    if kind == PatchType::Strategic
+        && let Some(of) = call.resource.object_type(&call.target.version)
+        && let Some(why) = api::types::restore_error(of, &patched)
+    {
+        return Err(unfit_strategic(call, &why));
+    }
     let payload = Payload::of(patched);
-    let mut decoded =
-        call.read(payload).map_err(|failure| unfit(call, kind, || text_of(call, kind, shown), failure))?;
+    let mut decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
     complaints.append(&mut decoded.complaints);
     decoded.complaints = complaints;
     // A patch that removes the name or version does not mean another object.
@@ -148,17 +153,21 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<D
     Ok(decoded)
 }
 
+/// The same for strategic merge patches, where Kubernetes shows the patch and does not say what was patched.
+fn unfit_strategic(call: &Call<'_>, why: &str) -> Box<Failure> {
+    let patch = api::json::parse(&call.body).unwrap_or_default();
+    let mut errors = api::field::Errors::new();
+    errors.invalid(api::field::Path::new("patch"), api::go_text::plain(&patch), why);
+    Failure::invalid("", "", "", &errors)
+}
+
 /// What does not fit the type after a patch is an invalid object, not a bad request.
-fn unfit(call: &Call<'_>, patch: PatchType, patched: impl FnOnce() -> String, failure: Box<Failure>) -> Box<Failure> {
+fn unfit(call: &Call<'_>, patched: impl FnOnce() -> String, failure: Box<Failure>) -> Box<Failure> {
     let (kind, version) = (call.resource.kind, &call.target.version);
     let start = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
     match failure.message.strip_prefix(&start) {
         Some(why) => {
             let mut errors = api::field::Errors::new();
-            let why = match patch {
-                PatchType::Strategic => crate::patch::converter_text(why),
-                _ => why.to_owned(),
-            };
             errors.invalid(api::field::Path::new("patch"), patched(), why);
             Failure::invalid("", "", "", &errors)
         }

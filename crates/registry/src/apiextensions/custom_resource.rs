@@ -399,6 +399,24 @@ impl CustomResource {
     }
 }
 
+/// Adds what is wrong with a default: texts name places inside of it.
+pub(super) fn check_default(value: &Value, schema: &Value, at: &Path<'_>, errors: &mut Errors) {
+    let Ok(schema) = Schema::from_value(schema) else { return };
+    let kind = schema.type_name.as_str();
+    if !matches!(kind, "" | "object" | "array" | "string" | "integer" | "number" | "boolean") {
+        // A type that does not exist is complained about, too, and nothing is of it.
+        let found = match value {
+            Value::Bool(_) => "boolean",
+            Value::Int(_) => "integer",
+            Value::Float(_) => "number",
+            other => other.kind(),
+        };
+        errors.type_invalid(*at, found, format!(" in body must be of type {kind}: \"{found}\""));
+        return;
+    }
+    checker::check(value, &schema, None, &checker::patterns_of(&schema), at, errors);
+}
+
 /// Numbers as storage keeps them: a float that is written like an integer comes back as one.
 pub fn canonicalize(value: &mut Value) {
     match value {

@@ -3,8 +3,9 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 
+use super::custom_resource::check_default;
 use super::rules::{self, Budget};
-use super::{field_path, lists, structural, values};
+use super::{field_path, lists, structural};
 use crate::document::{Read, same};
 use crate::render;
 use crate::strategy::Context;
@@ -43,7 +44,8 @@ impl<'a> Demands<'a> {
             .any(|name| schema.has(name))
         };
         let was_structural = !old.is_some_and(|old| {
-            schemas(old).any(|it| structural::is_unsupported(it) || !structural::validate(it, &Path::NIL).is_empty())
+            schemas(old)
+                .any(|it| structural::unsupported(it).is_some() || !structural::validate(it, &Path::NIL).is_empty())
         });
         let needs_structure = !spec.flag("preserveUnknownFields")
             || has_defaults(spec)
@@ -188,13 +190,12 @@ pub(super) fn validate(
     if schema.flag("nullable") {
         errors.forbidden(at.child("openAPIV3Schema.nullable"), "nullable cannot be true at the root");
     }
-    let is_unsupported = structural::is_unsupported(schema);
+    let unsupported = structural::unsupported(schema);
     let mut budget = None;
-    if demands.structural && !is_unsupported {
+    if demands.structural && unsupported.is_none() {
         let mut found = structural::validate(schema, &here);
         if found.is_empty() {
-            validate_root_default(schema, &here, &mut found);
-            validate_defaults(schema, &here, &mut found);
+            validate_defaults(schema, true, &here, &mut found);
         }
         if found.is_empty() {
             budget = Some(Budget::default());
@@ -214,8 +215,8 @@ pub(super) fn validate(
     let Walk { schema_errors, rule_errors, budget, .. } = walk;
     errors.append(schema_errors);
     errors.append(rule_errors);
-    if errors.len() == before && demands.structural && is_unsupported {
-        errors.invalid(here, "", "OpenAPIV3Schema has parts that a structural schema cannot have");
+    if let (true, true, Some(unsupported)) = (errors.len() == before, demands.structural, unsupported) {
+        errors.invalid(here, "", unsupported);
     }
     if let Some(budget) = budget {
         budget.finish(&here, errors);
@@ -268,34 +269,32 @@ fn validate_root(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A default of the whole object is an object.
-fn validate_root_default(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let Some(default) = schema.optional("default") else { return };
-    let here = at.child("default");
-    for name in ["apiVersion", "kind"] {
-        if default.text(name).is_empty() {
-            errors.required(here.child(name), "");
-        }
-    }
-}
-
 /// Defaults must not hold what pruning would drop, and fit the schema.
-fn validate_defaults(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
+fn validate_defaults(schema: &Value, is_root: bool, at: &Path<'_>, errors: &mut Errors) {
     if let Some(default) = schema.optional("default") {
+        let here = at.child("default");
         if has_unknown_fields(default, schema) {
-            errors.invalid(at.child("default"), default.clone(), "must not have unknown fields");
+            errors.invalid(here, default.clone(), "must not have unknown fields");
         }
-        values::validate(default, schema, &at.child("default"), errors);
+        // A default of the whole object is an object.
+        let missing = ["apiVersion", "kind"]
+            .into_iter()
+            .filter(|name| is_root && default.as_object().is_some() && default.text(name).is_empty());
+        let before = errors.len();
+        missing.for_each(|name| errors.required(here.child(name), ""));
+        if errors.len() == before {
+            check_default(default, schema, &here, errors);
+        }
     }
     if let Some(items) = schema.optional("items").filter(|it| it.as_object().is_some()) {
-        validate_defaults(items, &at.child("items"), errors);
+        validate_defaults(items, false, &at.child("items"), errors);
     }
     let properties = at.child("properties");
     for (name, property) in schema.map("properties").iter() {
-        validate_defaults(property, &properties.key(name), errors);
+        validate_defaults(property, false, &properties.key(name), errors);
     }
     if let Some(additional) = schema.optional("additionalProperties").filter(|it| it.as_object().is_some()) {
-        validate_defaults(additional, &at.child("additionalProperties"), errors);
+        validate_defaults(additional, false, &at.child("additionalProperties"), errors);
     }
 }
 

@@ -8,6 +8,7 @@ use api::names;
 use super::columns;
 use super::field_path;
 use super::schema::{self, Demands};
+use super::structural;
 use crate::document::Read;
 use crate::render;
 use crate::strategy::Context;
@@ -82,13 +83,23 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
     };
     let list = at.child("additionalPrinterColumns");
     columns::validate(spec.list("additionalPrinterColumns"), &schemas, allow_columns, context, &list, errors);
-    if let Some(schema) = top {
-        field_path::validate_selectable(spec.list("selectableFields"), schema, &at.child("selectableFields"), errors);
+    let selectable = spec.list("selectableFields");
+    if spec.has("validation") {
+        require_structural(selectable, top, &at, errors);
+        let schema = top.unwrap_or(&Value::Null);
+        field_path::validate_selectable(selectable, schema, &at.child("selectableFields"), errors);
     } else if !spec.list("selectableFields").is_empty() {
         let detail = "may only be set when validations.schema is included";
         errors.invalid(at.child("selectableFields"), "", detail);
     }
     validate_conversion(spec, old, &at.child("conversion"), errors);
+}
+
+/// Fields can only be selected by if the schema is structural.
+fn require_structural(fields: &[Value], schema: Option<&Value>, at: &Path<'_>, errors: &mut Errors) {
+    if let (false, Some(unsupported)) = (fields.is_empty(), schema.and_then(structural::unsupported)) {
+        errors.invalid(at.child("schema.openAPIV3Schema"), "", unsupported);
+    }
 }
 
 fn one_of(value: &str, accepted: &[&str], at: Path<'_>, errors: &mut Errors) {
@@ -158,6 +169,7 @@ fn validate_version(
     let list = at.child("additionalPrinterColumns");
     columns::validate(version.list("additionalPrinterColumns"), &schemas, allow_columns, context, &list, errors);
     if let Some(schema) = version.field("schema").optional("openAPIV3Schema") {
+        require_structural(version.list("selectableFields"), Some(schema), at, errors);
         field_path::validate_selectable(
             version.list("selectableFields"),
             schema,

@@ -15,19 +15,40 @@ enum Level {
     Field,
 }
 
-/// Whether the schema has parts that structural schemas cannot have.
-pub(super) fn is_unsupported(schema: &Value) -> bool {
-    ["id", "$schema", "$ref", "additionalItems", "dependencies", "patternProperties", "definitions"]
-        .iter()
-        .any(|name| schema.has(name))
-        || schema.field("items").as_array().is_some()
-        || children(schema).any(is_unsupported)
+/// What a structural schema cannot have, if the schema has it: the first one counts.
+pub(super) fn unsupported(schema: &Value) -> Option<String> {
+    const NAMES: [(&str, &str); 7] = [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ];
+    let is_set = |name: &str| match schema.field(name) {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => name == "additionalItems" || !fields.is_empty(),
+        _ => true,
+    };
+    if let Some((_, shown)) = NAMES.iter().find(|(name, _)| is_set(name)) {
+        return Some(format!("OpenAPIV3Schema '{shown}' is not supported"));
+    }
+    if schema.optional_flag("x-kubernetes-preserve-unknown-fields") == Some(false) {
+        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned());
+    }
+    if schema.list("items").is_empty() {
+        children(schema).find_map(unsupported)
+    } else {
+        Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned())
+    }
 }
 
 fn children(schema: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| schema.list(name));
     let singles = ["items", "not", "additionalProperties"].into_iter().filter_map(|name| schema.optional(name));
-    schema.map("properties").values().chain(lists).chain(singles.filter(|it| it.as_object().is_some()))
+    lists.chain(singles.filter(|it| it.as_object().is_some())).chain(schema.map("properties").values())
 }
 
 /// All complaints, sorted by their text.

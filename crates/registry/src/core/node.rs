@@ -168,6 +168,10 @@ fn validate_annotations(node: &Value, errors: &mut Errors) {
     if let Some(value) = text(avoid) {
         match json::parse(value.as_bytes()) {
             Err(error) => errors.invalid(at.child("AvoidPods"), avoid, error.to_string()),
+            Ok(parsed) if !matches!(parsed, Value::Object(_) | Value::Null) => {
+                let detail = format!("json: cannot unmarshal {} into Go value of type v1.AvoidPods", parsed.kind());
+                errors.invalid(at.child("AvoidPods"), avoid, detail);
+            }
             Ok(parsed) => {
                 let list = at.child(avoid);
                 for (index, entry) in parsed.list("preferAvoidPods").iter().enumerate() {
@@ -228,12 +232,13 @@ fn validate_ranges(node: &Value, errors: &mut Errors) {
     }
     if ranges.len() > 1 {
         let hosts = ranges.iter().map(|range| range.split('/').next().unwrap_or_default());
-        let is_dual = addresses::is_dual_stack(hosts);
-        if is_dual.is_none() {
-            let bad = ranges.iter().find(|it| addresses::parse_range(it).is_none()).copied().unwrap_or_default();
+        let mut is_dual = addresses::is_dual_stack(hosts);
+        let bad = ranges.iter().enumerate().find(|(_, it)| addresses::parse_range(it).is_none());
+        if let Some((index, bad)) = bad {
+            is_dual = None;
             errors.internal(
                 at,
-                format!("invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[0]: {bad} (invalid CIDR address: {bad})"),
+                format!("invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {bad})"),
             );
         }
         if is_dual != Some(true) || ranges.len() > 2 {

@@ -247,7 +247,8 @@ fn rename_beta_labels(old: &mut Value, new: &Value) {
                     "beta.kubernetes.io/os" => "kubernetes.io/os",
                     "beta.kubernetes.io/arch" => "kubernetes.io/arch",
                     "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
-                    _ => continue,
+                    // Kubernetes looks for a key that is not there, and finds the empty text.
+                    _ => "",
                 };
                 if new.text("key") == replacement {
                     old.set("key", replacement);

@@ -33,13 +33,27 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     warn: |claim, _, _| warnings(claim),
     subresources: &[(
         "status",
-        Part { prepare: |claim, old, _| claim.set("spec", old.field("spec").clone()), validate: validate_status },
+        Part {
+            prepare: |claim, old, _| {
+                claim.set("spec", old.field("spec").clone());
+                // An upstream gate that is off.
+                if !old.field("status").has("healthStatus") {
+                    claim.make("status").unset("healthStatus");
+                }
+            },
+            validate: validate_status,
+        },
     )],
     ..PLAIN
 };
 
 /// `dataSource` and `dataSourceRef` say the same where they can.
 fn normalize_sources(spec: &mut Value, old: Option<&Value>) {
+    // Sources in other namespaces are behind an upstream gate that is off.
+    let is_elsewhere = !spec.field("dataSourceRef").text("namespace").is_empty();
+    if is_elsewhere && !old.is_some_and(|old| old.has("dataSourceRef")) {
+        spec.unset("dataSourceRef");
+    }
     let old_uses = old.is_some_and(|old| old.has("dataSource") || old.has("dataSourceRef"));
     let source = spec.field("dataSource");
     let is_known = matches!(
