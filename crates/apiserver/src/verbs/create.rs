@@ -69,7 +69,7 @@ pub(super) async fn insert(
     call: &Call<'_>,
     mut object: Value,
     given_empty: &GivenEmpty,
-    managed_fields: Option<Value>,
+    mut managed_fields: Option<Value>,
     tracking: Tracking,
     dry_run: bool,
 ) -> Result<Answer> {
@@ -103,8 +103,9 @@ pub(super) async fn insert(
             services::revert(call.server, &object, &reserved).await;
             return Err(failure);
         }
-        if let Some(managed_fields) = &managed_fields {
-            metadata::set(&mut object, "managedFields", managed_fields.clone());
+        let managed_fields = if generated { managed_fields.clone() } else { managed_fields.take() };
+        if let Some(managed_fields) = managed_fields {
+            metadata::set(&mut object, "managedFields", managed_fields);
         }
         if dry_run {
             if let Some(entry) = call.server.store.get(&key(call, &name), 0).await?.entry {
