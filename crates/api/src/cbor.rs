@@ -422,6 +422,32 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_a_document_or_an_error() {
+        // Heads of all kinds, so that most inputs get past the first byte.
+        const HEADS: &[u8] =
+            b"\x00\x18\x1b\x20\x3b\x41\x5f\x61\x7f\x82\x9f\xa1\xbf\xc0\xc1\xd6\xd9\xf4\xf6\xf9\xfa\xfb\xffa1";
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state.to_be_bytes()
+        };
+        let mut documents = 0;
+        for _ in 0..50_000 {
+            let mut input = Vec::new();
+            for _ in 0..=next()[0] % 8 {
+                let [kind, head, byte, ..] = next();
+                input.push(if kind < 200 { HEADS[usize::from(head) % HEADS.len()] } else { byte });
+            }
+            if let Ok(value) = parse(&input) {
+                documents += 1;
+                assert_eq!(parse(&to_bytes(&value)), Ok(value.clone()), "{input:?}");
+                assert!(json::parse(json::to_string(&value).as_bytes()).is_ok(), "{input:?}");
+            }
+        }
+        assert!(documents > 1000, "{documents}");
+    }
+
+    #[test]
     fn what_is_written_is_read_as_the_same() {
         let text = r#"{"a":[null,true,false,0,23,24,255,256,65535,65536,4294967296,-1,-25,-9223372036854775808],"b":{"c":1.5,"d":0.1,"e":"ü"}}"#;
         let value = json::parse(text.as_bytes()).unwrap();
