@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use api::features::{Features, Gate};
 use api::json;
 use apiserver::identity::User;
 use apiserver::{Body, Options, Server};
@@ -33,7 +34,8 @@ impl Running {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let server = runtime.block_on(async {
             let store = Embedded::in_memory(store::Options::default()).expect("a store");
-            Server::start(Arc::new(store), Options::default()).await.expect("a server")
+            let features = Features::all_proposals().with(Gate::CBORServingAndStorage, true);
+            Server::start(Arc::new(store), Options { features, ..Options::default() }).await.expect("a server")
         });
         Self { runtime, server, inputs: 0 }
     }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use cel::cost;
-use cel::program::{Activation, Empty, Limits, Program};
+use cel::program::{Activation, Empty, Limits, ListSink, Program};
 use cel::source::Source;
 use cel::syntax::unparse;
 use cel::value::{ErrorKind, Value};
@@ -70,7 +70,20 @@ pub fn cel_evaluate(data: &[u8]) {
     evaluate_on(&program, &bindings(seed));
 }
 
-/// Evaluates twice.
+/// Counts elements.
+struct Count(usize);
+
+impl ListSink for Count {
+    fn begin(&mut self) {}
+
+    fn element(&mut self, _value: &Value<'_>) {
+        self.0 += 1;
+    }
+
+    fn end(&mut self) {}
+}
+
+/// Evaluates twice, then element by element, then only for the verdict.
 pub(crate) fn evaluate_on(program: &Program, input: &dyn Activation) {
     let first = program.eval_within(input, Limits::cost(COST_MAX));
     let second = program.eval_within(input, Limits::cost(COST_MAX));
@@ -80,6 +93,14 @@ pub(crate) fn evaluate_on(program: &Program, input: &dyn Activation) {
     // Values can share their parts many times over, so that all of their text is too much.
     let shown = |result: &Result<Value<'_>, _>| Head::of(format_args!("{result:?}"));
     assert_eq!(shown(&first.result), shown(&second.result));
+    let listed = program.eval_list(input, Limits::cost(COST_MAX), &mut Count(0));
+    assert_eq!(first.cost, listed.cost);
+    match &listed.result {
+        Ok(None) => assert!(matches!(&first.result, Ok(Value::List(_)))),
+        Ok(Some(value)) => assert_eq!(shown(&first.result), Head::of(format_args!("{:?}", Ok::<_, ()>(value)))),
+        Err(error) => assert_eq!(first.result.as_ref().err(), Some(error)),
+    }
+    assert_eq!(program.verdict_within(input, Limits::cost(COST_MAX)), first.verdict());
 }
 
 /// The beginning of a text that is too long to be written whole.

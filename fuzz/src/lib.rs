@@ -7,6 +7,7 @@ mod apiserver;
 mod apply;
 mod bindings;
 mod bytes;
+mod cbor;
 mod cel_regex;
 mod cel_source;
 mod cel_text;
@@ -18,6 +19,7 @@ mod tokens;
 
 pub use apiserver::apiserver_request;
 pub use apply::apply_patches;
+pub use cbor::kubernetes_cbor;
 pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
@@ -39,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     ("cel_regex", cel_regex),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
+    ("kubernetes_cbor", kubernetes_cbor),
     ("kubernetes_protobuf", kubernetes_protobuf),
     ("apiserver_request", apiserver_request),
     ("apiserver_tokens", apiserver_tokens),

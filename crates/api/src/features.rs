@@ -71,6 +71,8 @@ gates! {
     gate!(CRDAdditionalPrinterColumnCEL, kep = 4595, alpha = "1.37", requires = []);
     /// `Lt` and `Gt` in tolerations.
     gate!(TaintTolerationComparisonOperators, kep = 5471, alpha = "1.35", requires = []);
+    /// Bodies and answers in CBOR.
+    gate!(CBORServingAndStorage, kep = 4222, alpha = "1.32", requires = []);
 }
 
 /// The gates of the five proposals that Celplane implements.

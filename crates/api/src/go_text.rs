@@ -156,7 +156,7 @@ pub fn plain(value: &Value) -> String {
             let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
-        other => crate::json::to_string(other),
+        Value::Float(number) => format_float(number.get()),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! - **Scalars**: [`quantity`], [`semver`], [`time`], [`duration`], [`age`], [`int_or_string`], and the shapes of [`names`].
 //! - **Documents**: [`mod@json`] is the one form in which objects are read, kept and written; [`yaml`] reads manifests into
-//!   it; [`json_path`] finds parts of it.
+//!   it; [`cbor`] is another form of it; [`json_path`] finds parts of it.
 //! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
 //! - **Typed views** of what Celplane interprets, by API group: [`core`], [`apps`], [`batch`], [`resource`],
 //!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
@@ -16,6 +16,7 @@ pub mod apiextensions;
 pub mod apps;
 pub mod base64;
 pub mod batch;
+pub mod cbor;
 pub mod coordination;
 pub mod core;
 pub mod duration;

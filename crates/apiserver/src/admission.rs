@@ -5,6 +5,7 @@
 
 mod default_storage_class;
 mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
 mod node_taints;
 mod priority;
@@ -46,6 +47,7 @@ pub fn mutate(
         ("", "pods", Operation::Create) => {
             service_account::mutate(server, object)?;
             priority::mutate(server, object)?;
+            limit_ranger::mutate(server, object);
             default_toleration_seconds::mutate(object);
         }
         ("", "pods", Operation::Update) => default_toleration_seconds::mutate(object),
@@ -84,6 +86,7 @@ pub async fn validate(
     if operation == Operation::Create {
         namespace_lifecycle::validate(server, resource, object).await?;
     }
+    limit_ranger::validate(server, resource, object)?;
     webhook_conversion::validate(resource, object, old)?;
     role_escalation::validate(server, resource, object, old, user)
 }
@@ -107,6 +110,9 @@ pub fn validate_update(
     old: &Value,
     user: &User,
 ) -> Result<()> {
+    if resource.plural == "persistentvolumeclaims" {
+        limit_ranger::validate(server, resource, object)?;
+    }
     webhook_conversion::validate(resource, object, Some(old))?;
     role_escalation::validate(server, resource, object, Some(old), user)
 }

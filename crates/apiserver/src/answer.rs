@@ -2,6 +2,7 @@
 
 use api::json::{self, Value};
 use api::types::{self, protobuf};
+use api::yaml;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -71,14 +72,8 @@ impl Answer {
     /// The same in protobuf, if it is an object of a type that has such a form.
     #[must_use]
     pub(crate) fn into_protobuf(self) -> Self {
-        let document = match &self.body {
-            Body::Full(bytes) if self.content_type == "application/json" => json::parse(bytes).ok(),
-            Body::Pieces(pieces) if self.content_type == "application/json" => {
-                let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
-                json::parse(&whole).ok()
-            }
-            _ => None,
-        };
+        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let document = document.and_then(|bytes| json::parse(&bytes).ok());
         let Some(document) = document else { return self };
         let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
         let kind = document.str_at(&["kind"]).unwrap_or_default();
@@ -86,6 +81,15 @@ impl Answer {
         let Some(of) = types::by_api_version(api_version, kind).or_else(shared) else { return self };
         let message = protobuf::write_envelope(api_version, kind, &protobuf::write(of, &document));
         Self { content_type: PROTOBUF, body: message.into(), ..self }
+    }
+
+    /// The same in YAML, keys sorted, if it is a JSON document.
+    #[must_use]
+    pub(crate) fn into_yaml(self) -> Self {
+        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let Some(mut document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
+        document.sort_keys();
+        Self { content_type: "application/yaml", body: yaml::to_string(&document).into(), ..self }
     }
 
     /// As HTTP has it.

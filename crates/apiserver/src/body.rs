@@ -18,6 +18,8 @@ pub enum Body {
     Pieces(VecDeque<Bytes>),
     /// Until the sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
+    /// The same, with each part written in another form.
+    Written(mpsc::Receiver<Bytes>, fn(&Bytes) -> Bytes),
 }
 
 impl Body {
@@ -33,7 +35,17 @@ impl Body {
         match self {
             Body::Full(bytes) => Some(bytes.len()),
             Body::Pieces(pieces) => Some(pieces.iter().map(Bytes::len).fold(0, usize::saturating_add)),
-            Body::Stream(_) => None,
+            Body::Stream(_) | Body::Written(..) => None,
+        }
+    }
+
+    /// All bytes, if they are there.
+    #[must_use]
+    pub(crate) fn whole(&self) -> Option<Bytes> {
+        match self {
+            Body::Full(bytes) => Some(bytes.clone()),
+            Body::Pieces(pieces) => Some(pieces.iter().flatten().copied().collect()),
+            Body::Stream(_) | Body::Written(..) => None,
         }
     }
 
@@ -62,10 +74,8 @@ impl HttpBody for Body {
             Body::Full(bytes) if bytes.is_empty() => None,
             Body::Full(bytes) => Some(std::mem::take(bytes)),
             Body::Pieces(pieces) => pieces.pop_front(),
-            Body::Stream(receiver) => match receiver.poll_recv(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(next) => next,
-            },
+            Body::Stream(receiver) => std::task::ready!(receiver.poll_recv(context)),
+            Body::Written(receiver, write) => std::task::ready!(receiver.poll_recv(context)).map(|it| write(&it)),
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }

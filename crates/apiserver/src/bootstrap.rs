@@ -9,6 +9,7 @@ use crate::apply::{self, BuiltIn, Versions as _};
 use crate::chance;
 use crate::metadata;
 use crate::resources::{self, Resource};
+use crate::services::{self, AddressRange};
 use crate::stored;
 
 const OBJECTS: &str = include_str!("../data/bootstrap.json");
@@ -28,29 +29,28 @@ const LISTS: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
+pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result<(), store::Error> {
     let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
     let mut writes = Vec::new();
     for (group, plural) in LISTS {
         let Some(resource) = resources::find(group, "v1", plural) else { continue };
         for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
             let mut object = object.clone();
-            let (name, namespace) = (metadata::text(&object, "name"), metadata::text(&object, "namespace"));
-            let key = resource.key(namespace, name);
-            metadata::set(&mut object, "uid", chance::uid());
-            metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
-            if plural == "priorityclasses" {
-                metadata::set(&mut object, "generation", 1_i64);
+            if plural == "services"
+                && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+            {
+                let address = addresses.first_address().to_string();
+                spec.insert("clusterIP", address.as_str());
+                spec.insert("clusterIPs", vec![Value::from(address)]);
             }
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("kind", resource.kind);
-                fields.insert("apiVersion", resource.api_version("v1"));
-            }
-            let normal = resource.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
-            let Some(mut normal) = normal.map(|decoded| decoded.value) else { continue };
-            own(resource, &mut normal);
-            writes.extend(stored::encode(&mut normal).map(|bytes| Write::create(key, bytes)));
+            writes.extend(make(resource, object));
         }
+    }
+    if let Some(ranges) = resources::find("networking.k8s.io", "v1", "servicecidrs") {
+        writes.extend(make(ranges, services::own_range(addresses)));
+    }
+    if let Some((key, mut holder)) = services::own_address(addresses) {
+        writes.extend(stored::encode(&mut holder).map(|bytes| Write::create(key, bytes)));
     }
     // One after the other would be one commit each: all at once share a few.
     let written = writes.into_iter().map(|write| store.write(write));
@@ -62,14 +62,36 @@ pub(crate) async fn create(store: &dyn Store) -> Result<(), store::Error> {
     Ok(())
 }
 
+/// A new object in its normal form, as a write.
+fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
+    let key = resource.key(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
+    metadata::set(&mut object, "uid", chance::uid());
+    metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+    if resource.plural == "priorityclasses" {
+        metadata::set(&mut object, "generation", 1_i64);
+    }
+    let fields = object.as_object_mut()?;
+    fields.insert("kind", resource.kind);
+    fields.insert("apiVersion", resource.api_version("v1"));
+    let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
+    own(resource, &mut normal);
+    Some(Write::create(key, stored::encode(&mut normal)?))
+}
+
 /// The server owns what it makes.
 fn own(resource: &'static Resource, object: &mut Value) {
     let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
     let empty = versions.empty(&api_version);
+    // What is given out belongs to nobody.
+    let mut sent = object.clone();
+    if let (Some(spec), "Service") = (sent.get_mut("spec").and_then(Value::as_object_mut), resource.kind) {
+        spec.remove("clusterIPs");
+        spec.remove("ipFamilies");
+    }
     let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
     let now = metadata::text(object, "creationTimestamp").to_owned();
     let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
-    if let Some(managed_fields) = write.update(&empty, object) {
+    if let Some(managed_fields) = write.update(&empty, &sent) {
         metadata::set(object, "managedFields", managed_fields);
     }
 }

@@ -337,14 +337,14 @@ impl ResourceCache {
         let mut objects = Vec::new();
         let mut remaining = 0_usize;
         for (key, object) in range.by_ref() {
-            if !keep(key, object) {
-                continue;
-            }
+            // Kubernetes: whether there is more is asked before whether it is selected.
             if limit.is_some_and(|limit| objects.len() >= limit) {
                 remaining = 1;
                 break;
             }
-            objects.push((key.clone(), object.clone()));
+            if keep(key, object) {
+                objects.push((key.clone(), object.clone()));
+            }
         }
         if remaining > 0 {
             remaining = remaining.saturating_add(range.count());

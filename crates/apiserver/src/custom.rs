@@ -23,6 +23,7 @@ use std::time::Duration;
 use api::json::Value;
 use bytes::Bytes;
 use registry::definition_status::compare_versions;
+use registry::expressions::Languages;
 use store::Revision;
 use tokio::sync::watch;
 
@@ -39,6 +40,8 @@ pub(crate) struct Customs {
     snapshot: RwLock<Arc<Snapshot>>,
     /// Definitions up to this revision have been dealt with.
     settled: watch::Sender<Revision>,
+    /// What expressions are written in.
+    pub(crate) languages: Arc<Languages>,
 }
 
 /// What is served at one moment.
@@ -58,7 +61,7 @@ pub(crate) type Document = (String, Bytes, String);
 
 impl Customs {
     pub(crate) fn new() -> Self {
-        Self { snapshot: RwLock::default(), settled: watch::channel(0).0 }
+        Self { snapshot: RwLock::default(), settled: watch::channel(0).0, languages: Arc::default() }
     }
 
     /// What is served now.
@@ -168,12 +171,12 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 }
 
 /// What those who apply a definition are told about its columns.
-pub(crate) fn column_warnings(definition: &Value) -> Vec<String> {
+pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<String> {
     use registry::custom_resource::printer_columns::{Columns, ESTIMATE_WARNING};
     let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
     let mut warnings = Vec::new();
     for version in versions {
-        let (columns, _) = Columns::of_version(version, true);
+        let (columns, _) = Columns::of_version(version, true, languages);
         for column in columns.columns() {
             let Some(cost) = column.estimated_cost().filter(|cost| *cost > ESTIMATE_WARNING) else { continue };
             let name = version.str_at(&["name"]).unwrap_or_default();

@@ -10,7 +10,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::types::Type;
 use registry::admit;
-use registry::expressions::{CompiledRule, Environments, Expressions, Place, Refusal};
+use registry::expressions::{CompiledRule, Environments, Expressions, Languages, Place, Refusal};
 use registry::strategy::Context;
 
 use crate::cache::Cache;
@@ -30,19 +30,28 @@ pub struct Meaning {
 }
 
 /// The environments of expressions, made when the first expression comes.
-#[derive(Debug, Default)]
-struct LazyEnvironments(OnceLock<Option<Environments>>);
+#[derive(Debug)]
+struct LazyEnvironments {
+    languages: Arc<Languages>,
+    made: OnceLock<Option<Environments>>,
+}
+
+impl LazyEnvironments {
+    fn get(&self) -> Option<&Environments> {
+        self.made.get_or_init(|| Environments::sharing(&self.languages).ok()).as_ref()
+    }
+}
 
 impl Expressions for LazyEnvironments {
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
-        match self.0.get_or_init(|| Environments::new().ok()) {
+        match self.get() {
             Some(environments) => environments.check(place, expression),
             None => Err(Refusal::Internal("the environments of expressions cannot be made".to_owned())),
         }
     }
 
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
-        match self.0.get_or_init(|| Environments::new().ok()) {
+        match self.get() {
             Some(environments) => environments.compile_rules(schema, is_resource),
             None => Err("the environments of expressions cannot be made".to_owned()),
         }
@@ -53,7 +62,8 @@ impl Meaning {
     /// With these features on; the cache tells about namespaces.
     #[must_use]
     pub(crate) fn new(features: Features, cache: Arc<Cache>, customs: Arc<Customs>) -> Self {
-        Self { features, cache, customs, expressions: LazyEnvironments::default() }
+        let expressions = LazyEnvironments { languages: customs.languages.clone(), made: OnceLock::new() };
+        Self { features, cache, customs, expressions }
     }
 
     /// What a custom resource means; none for built-in ones.
@@ -83,7 +93,7 @@ impl Meaning {
         }
         let is_new = || old.and_then(|old| old.get("spec")) != object.get("spec");
         if crate::custom::is_definition(resource) && part.is_none() && is_new() {
-            let mut warnings = crate::custom::column_warnings(object);
+            let mut warnings = crate::custom::column_warnings(object, &self.customs.languages);
             if let Some(row) = row(resource) {
                 let now = chance::now().to_string();
                 warnings.extend(admit::warnings(row, object, old, &self.context(resource, "", &now)));

@@ -57,16 +57,14 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
 /// # Errors
 /// 406 if nothing that is asked for can be sent.
 pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
+    let accept = accept(headers);
     let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, pretty: false };
     if accept.trim().is_empty() {
         return Ok(plain);
     }
-    let mut clauses: Vec<(f32, &str)> = accept.split(',').map(|clause| (quality(clause), clause.trim())).collect();
-    clauses.sort_by(|left, right| right.0.total_cmp(&left.0));
     let mut known_type = false;
     let only_protobuf = wants_protobuf(headers);
-    for (_, clause) in clauses {
+    for clause in by_quality(&accept) {
         let mut parts = clause.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let mut accepted = plain.clone();
@@ -111,13 +109,43 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
     if known_type {
         return Err(not_acceptable());
     }
-    Err(Failure::new(406, "NotAcceptable", NONE).with_no_details())
+    Err(none())
+}
+
+/// The answer to a client that takes no form that exists.
+pub(crate) fn none() -> Box<Failure> {
+    Failure::new(406, "NotAcceptable", NONE).with_no_details()
+}
+
+/// A refusal as a client meets it that wants to watch: it may take a stream.
+pub(crate) fn of_watch(mut failure: Box<Failure>) -> Box<Failure> {
+    if failure.message == NONE {
+        failure.message.push_str(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch");
+    }
+    failure
+}
+
+/// Whether YAML is the first of the forms that can be sent.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCEPT) && negotiate(headers).is_ok_and(|accepted| accepted.yaml)
 }
 
 /// The answer to a client that takes a form which exists, but not of this.
 #[must_use]
 pub(crate) fn not_acceptable() -> Box<Failure> {
     Failure::new(406, "NotAcceptable", NO_FORM)
+}
+
+/// All that a client says it takes.
+pub(crate) fn accept(headers: &HeaderMap) -> String {
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+/// The clauses of an `Accept` header, best first.
+pub(crate) fn by_quality(accept: &str) -> Vec<&str> {
+    let mut clauses: Vec<&str> = accept.split(',').map(str::trim).collect();
+    clauses.sort_by(|left, right| quality(right).total_cmp(&quality(left)));
+    clauses
 }
 
 fn quality(clause: &str) -> f32 {

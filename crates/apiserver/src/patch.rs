@@ -46,19 +46,62 @@ impl PatchType {
     }
 }
 
-/// A value as Go prints it with `%v`.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let mut entries: Vec<(&str, &Value)> = fields.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
-            format!("map[{}]", entries.join(" "))
+/// Sorts the keys of what a patch reached into: the libraries that Kubernetes uses read a document only as far as they
+/// need to, and write the rest as it was.
+pub(crate) fn sort_touched(kind: PatchType, value: &mut Value, patch: &[u8]) {
+    let patch = api::json::parse(patch).unwrap_or_default();
+    if kind != PatchType::Json {
+        sort_along(value, &patch);
+        return;
+    }
+    sort_level(value);
+    for operation in patch.as_array().unwrap_or_default() {
+        let path = operation.str_at(&["path"]).unwrap_or_default();
+        let parents = path.rsplit_once('/').map_or("", |(parents, _)| parents);
+        let mut here = &mut *value;
+        for part in parents.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let next = match here {
+                Value::Array(items) => part.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
+                other => other.get_mut(&part),
+            };
+            let Some(next) = next else { break };
+            here = next;
+            sort_level(here);
         }
-        Value::Float(number) => api::go_text::format_float(number.get()),
-        other => other.to_string(),
+    }
+}
+
+fn sort_level(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.sort();
+    }
+}
+
+fn sort_along(value: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else { return };
+    sort_level(value);
+    for (key, patch) in patch.iter() {
+        if let Some(value) = value.get_mut(key) {
+            sort_along(value, patch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_patch_reaches_is_sorted() {
+        let check = |kind: PatchType, patch: &str, expected: &str| {
+            let mut value = api::json::parse(br#"{"z":{"b":1,"a":2},"m":{"d":{"y":1,"x":2},"c":3}}"#).unwrap();
+            sort_touched(kind, &mut value, patch.as_bytes());
+            assert_eq!(api::json::to_string(&value), expected);
+        };
+        check(PatchType::Merge, "{}", r#"{"m":{"d":{"y":1,"x":2},"c":3},"z":{"b":1,"a":2}}"#);
+        check(PatchType::Merge, r#"{"m":{"c":3}}"#, r#"{"m":{"c":3,"d":{"y":1,"x":2}},"z":{"b":1,"a":2}}"#);
+        let operation = r#"[{"op":"add","path":"/m/d/x","value":2}]"#;
+        check(PatchType::Json, operation, r#"{"m":{"c":3,"d":{"x":2,"y":1}},"z":{"b":1,"a":2}}"#);
     }
 }

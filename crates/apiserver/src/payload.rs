@@ -55,6 +55,40 @@ pub struct Payload {
     pub value: Value,
     /// Complaints of strict reading, in Kubernetes' words.
     pub duplicates: Vec<String>,
+    /// Where everything stood, if there are complaints that others must be put in order with.
+    pub places: Option<Box<Places>>,
+}
+
+/// The places of a document's parts, and of the keys that it holds twice.
+#[derive(Debug)]
+pub struct Places {
+    document: json::Document,
+}
+
+impl Places {
+    /// Complaints in the order of the text: those about repeated keys, and those about unknown fields by their paths.
+    fn in_order(&self, repeated: Vec<String>, unknown: Vec<String>) -> Vec<String> {
+        let offsets = self.document.duplicates.iter().map(|it| it.offset);
+        let mut all: Vec<(usize, String)> = offsets.zip(repeated).collect();
+        all.extend(unknown.into_iter().map(|path| {
+            let place = self.document.spans.locate(&self.document.value, &path);
+            (place.offset, unknown_field(&path))
+        }));
+        all.sort_by_key(|(offset, _)| *offset);
+        all.into_iter().map(|(_, complaint)| complaint).collect()
+    }
+}
+
+fn unknown_field(path: &str) -> String {
+    format!("unknown field \"{path}\"")
+}
+
+impl Payload {
+    /// A document about which there are no complaints.
+    #[must_use]
+    pub fn of(value: Value) -> Self {
+        Self { value, duplicates: Vec::new(), places: None }
+    }
 }
 
 /// Reads a body.
@@ -73,7 +107,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
 }
 
 /// Bytes that are no object of any kind.
-fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
+pub(crate) fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
     /// So much of the body is shown.
     const SHOWN_MAX: usize = 30;
     let start = body.get(..SHOWN_MAX).unwrap_or(body);
@@ -122,7 +156,7 @@ fn read_protobuf(body: &[u8], kind: &str) -> Result<Payload> {
             }
         }
     }
-    Ok(Payload { value, duplicates: Vec::new() })
+    Ok(Payload::of(value))
 }
 
 fn read_json(body: &[u8], kind: &str) -> Result<Payload> {
@@ -132,8 +166,9 @@ fn read_json(body: &[u8], kind: &str) -> Result<Payload> {
         let why = format!("json: cannot unmarshal {} into Go value of type {target}", value.kind());
         return Err(not_json(kind, &why, body));
     }
+    let places = if duplicates.is_empty() { None } else { json::parse_document(body).ok() };
     let duplicates = duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect();
-    Ok(Payload { value, duplicates })
+    Ok(Payload { value, duplicates, places: places.map(|document| Box::new(Places { document })) })
 }
 
 fn read_yaml(body: &[u8], kind: &str) -> Result<Payload> {
@@ -146,8 +181,18 @@ fn read_yaml(body: &[u8], kind: &str) -> Result<Payload> {
     let Some(document) = document else {
         return Err(not_json(kind, "unexpected end of JSON input", body));
     };
-    let duplicates = document.duplicates.into_iter().map(|it| format!("key \"{}\" already set in map", it.path));
-    Ok(Payload { value: document.value, duplicates: duplicates.collect() })
+    let repeated: Vec<String> = document
+        .duplicates
+        .iter()
+        .map(|it| {
+            let key = it.path.rsplit('.').next().unwrap_or_default();
+            let line = json::Position::of(body, it.offset).line;
+            format!("\n  line {line}: key {} already set in map", api::go_text::quote(key))
+        })
+        .collect();
+    // All of them are one complaint.
+    let complaint = (!repeated.is_empty()).then(|| format!("yaml: unmarshal errors:{}", repeated.concat()));
+    Ok(Payload { value: document.value, duplicates: complaint.into_iter().collect(), places: None })
 }
 
 /// An object of a resource, read from a body.
@@ -180,7 +225,7 @@ pub fn decode_kind(
     object_type: Option<&'static Type>,
     payload: Payload,
 ) -> Result<Decoded> {
-    let Payload { mut value, mut duplicates } = payload;
+    let Payload { mut value, mut duplicates, places } = payload;
     let expected = api_version(group, version);
     if let Some(fields) = value.as_object_mut() {
         let given_kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -198,8 +243,14 @@ pub fn decode_kind(
     let notes = types::decode_in_place(object_type, &mut value).map_err(|error| {
         Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
-    duplicates.extend(notes.unknown_fields.into_iter().map(|path| format!("unknown field \"{path}\"")));
-    Ok(Decoded { object: value, complaints: duplicates, given_empty: notes.given_empty })
+    let complaints = match places {
+        Some(places) => places.in_order(duplicates, notes.unknown_fields),
+        None => {
+            duplicates.extend(notes.unknown_fields.iter().map(|path| unknown_field(path)));
+            duplicates
+        }
+    };
+    Ok(Decoded { object: value, complaints, given_empty: notes.given_empty })
 }
 
 /// An empty list of managed fields asks for their removal; the normal form would leave it out.
@@ -223,7 +274,10 @@ fn mismatch(version: &str, kind: &str, group: &str, expected: &str, expected_kin
         (if version.is_empty() { expected } else { version }, if kind.is_empty() { expected_kind } else { kind });
     let short = given_version.rsplit('/').next().unwrap_or_default();
     if types::by_api_version(given_version, given_kind).is_none() && given_kind != "List" {
-        return unregistered(given_version, given_kind);
+        let why = unregistered(given_version, given_kind).message;
+        return Failure::bad_request(format!(
+            "{given_kind} in version \"{short}\" cannot be handled as a {expected_kind}: {why}"
+        ));
     }
     if given_kind == expected_kind && version != expected {
         return Failure::bad_request(format!(

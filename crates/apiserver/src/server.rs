@@ -26,6 +26,7 @@ use crate::authorization::{self, Authorizer};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::cache::Cache;
+use crate::cbor;
 use crate::compaction;
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
@@ -38,6 +39,7 @@ use crate::negotiation;
 use crate::openapi::OpenApi;
 use crate::request::{Query, Route, Target, Verb, route};
 use crate::resources::{self, Resource};
+use crate::services::{AddressRange, PortRange};
 use crate::status::{Failure, Result};
 use crate::verbs::Call;
 use crate::warnings;
@@ -76,6 +78,10 @@ pub struct Options {
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
     pub compaction_interval: Option<Duration>,
+    /// The addresses that services can have,
+    pub service_addresses: AddressRange,
+    /// and the ports on all nodes.
+    pub service_ports: PortRange,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
 }
@@ -97,6 +103,8 @@ impl Default for Options {
             event_ttl: Duration::from_secs(3600),
             store_name: "store",
             compaction_interval: None,
+            service_addresses: AddressRange::default(),
+            service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
         }
     }
@@ -150,7 +158,7 @@ impl Server {
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
-        bootstrap::create(&*store).await?;
+        bootstrap::create(&*store, options.service_addresses).await?;
         let cache = Cache::start(store.clone(), opened).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
@@ -221,7 +229,8 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let started = Instant::now();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let wants_cbor = self.options.features.enabled(Gate::CBORServingAndStorage) && cbor::enter(&mut parts);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let target = match route(&parts.method, parts.uri.path(), &query) {
             Route::Resource(target) => Some(target),
@@ -232,6 +241,12 @@ impl Server {
         let mut answer = answer.unwrap_or_else(Answer::from);
         if negotiation::wants_protobuf(&parts.headers) {
             answer = answer.into_protobuf();
+        }
+        if wants_cbor {
+            answer = cbor::leave(answer);
+        }
+        if parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers) {
+            answer = answer.into_yaml();
         }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
@@ -382,8 +397,11 @@ impl Server {
         if resource.verbs.contains(&verb.name()) {
             warnings::add(warnings::deprecation(resource, target));
         }
-        let accepted = negotiation::negotiate(&parts.headers)?;
-        let body = read_body(body, self.options.body_bytes_max).await?;
+        let accepted = match negotiation::negotiate(&parts.headers) {
+            Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
+            accepted => accepted?,
+        };
+        let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
@@ -517,7 +535,7 @@ fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response
     let pieces = match std::mem::replace(response.body_mut(), Body::empty()) {
         Body::Full(bytes) => [bytes].into(),
         Body::Pieces(pieces) => pieces,
-        stream @ Body::Stream(_) => {
+        stream @ (Body::Stream(_) | Body::Written(..)) => {
             *response.body_mut() = stream;
             return response;
         }

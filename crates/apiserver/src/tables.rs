@@ -85,7 +85,11 @@ pub(crate) fn bookmark(
 ) -> Value {
     let printer = printers::of(resource);
     let object = partial_metadata(&api::json!({"metadata": (metadata.clone())}), version);
-    let cells: Vec<Value> = Vec::new();
+    // Kubernetes: an object that has nothing is printed.
+    let cells = match custom {
+        Some(_) => Vec::new(),
+        None => (printer.cells)(&api::json!({"metadata": {}}), chance::now()),
+    };
     let row = api::json!({"cells": cells, "object": object});
     let metadata: Object = metadata.into_iter().filter(|(key, _)| key == "resourceVersion").collect();
     if let Some(custom) = custom {

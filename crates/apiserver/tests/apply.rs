@@ -20,7 +20,7 @@ use apiserver::apply::{BuiltIn, Custom, Refusal, Versions, Write, conflict_messa
 use apiserver::resources;
 use registry::admit::{self, Refused};
 use registry::custom_resource::CustomResource;
-use registry::expressions::Environments;
+use registry::expressions::{Environments, Languages};
 use registry::strategy::Context;
 
 /// Cases that differ, each with the reason.
@@ -105,7 +105,7 @@ struct CustomKind(CustomResource);
 
 impl CustomKind {
     fn new(definition: &Value) -> Self {
-        Self(CustomResource::new(definition, "v1").unwrap())
+        Self(CustomResource::new(definition, "v1", &Languages::default()).unwrap())
     }
 }
 

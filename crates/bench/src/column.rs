@@ -3,7 +3,9 @@
 use crate::engine::{Batch, batch};
 use api::json;
 use api::json_path::{JsonPath, print_results};
-use cel_kubernetes::compile::Environment;
+use cel::program::{Limits, ListSink};
+use cel::value::Value;
+use cel_kubernetes::compile::{Compiled, Environment};
 use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::printer_column::{self, Object};
 use cel_kubernetes::places::read_schema;
@@ -100,11 +102,54 @@ fn print_expression() -> Option<Batch> {
     let mut text = String::new();
     Some(batch(move || {
         text.clear();
-        if let Ok(value) = compiled.eval(&Object { schema: &schema, document: &object }).result {
-            value.append_to(&mut text);
-        }
+        print_expression_to(&mut text, &compiled, &Object { schema: &schema, document: &object });
         text.len()
     }))
+}
+
+/// As the server prints: while it evaluates, so that no list is made.
+fn print_expression_to(text: &mut String, compiled: &Compiled, input: &Object<'_>) {
+    let mut printer = Printer { text, is_behind_element: false };
+    let evaluation = compiled.eval_list(input, Limits::cost(printer_column::LIMITS.runtime_cost), &mut printer);
+    if let Ok(Some(value)) = evaluation.result {
+        value.append_to(text);
+    }
+}
+
+/// Prints a list as the value would be printed.
+struct Printer<'t> {
+    text: &'t mut String,
+    is_behind_element: bool,
+}
+
+impl Printer<'_> {
+    fn separate(&mut self) {
+        if self.is_behind_element {
+            self.text.push_str(", ");
+        }
+    }
+}
+
+impl ListSink for Printer<'_> {
+    fn begin(&mut self) {
+        self.separate();
+        self.is_behind_element = false;
+        self.text.push('[');
+    }
+
+    fn element(&mut self, value: &Value<'_>) {
+        self.separate();
+        self.is_behind_element = true;
+        match value {
+            Value::String(text) => self.text.push_str(text),
+            other => other.append_to(self.text),
+        }
+    }
+
+    fn end(&mut self) {
+        self.is_behind_element = true;
+        self.text.push(']');
+    }
 }
 
 fn print_path() -> Option<Batch> {
@@ -128,9 +173,8 @@ fn everything_expression() -> Option<Batch> {
     let Ready { schema, environment, object } = ready()?;
     Some(batch(move || {
         let compiled = environment.compile(EXPRESSION).ok()?;
-        let input = Object { schema: &schema, document: &object };
         let mut text = String::new();
-        compiled.eval(&input).result.ok()?.append_to(&mut text);
+        print_expression_to(&mut text, &compiled, &Object { schema: &schema, document: &object });
         Some(text)
     }))
 }
@@ -156,6 +200,9 @@ mod tests {
         let value = compiled.eval(&input).result.unwrap();
         assert_eq!(value.to_string(), "[[prod.example.com], [prod.example.com]]");
         let mut text = String::new();
+        print_expression_to(&mut text, &compiled, &input);
+        assert_eq!(text, value.to_string());
+        text.clear();
         print_path_to(&mut text, &JsonPath::parse_column(PATH).unwrap(), &object);
         assert_eq!(text, "prod.example.com prod.example.com");
     }

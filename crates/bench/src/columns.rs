@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::json::{self, Value};
 use api::time::Timestamp;
 use registry::custom_resource::printer_columns::{Columns, Request};
+use registry::expressions::Languages;
 
 use crate::engine::{Batch, batch};
 
@@ -109,28 +110,26 @@ pub fn object(kind: &str, name: &str) -> Value {
 #[must_use]
 pub fn compile(column: Column, way: Way) -> Batch {
     let (definition, schema) = (column.definition(way), schema());
-    batch(move || Columns::new(&[&definition], Some(&schema)))
+    let languages = Languages::default();
+    batch(move || Columns::new(&[&definition], Some(&schema), &languages))
 }
 
-/// One cell: evaluated and printed.
+/// One cell of a table with many rows: evaluated and printed.
 #[must_use]
 pub fn cell(column: Column, way: Way) -> Batch {
     let definition = column.definition(way);
-    let (columns, _) = Columns::new(&[&definition], Some(&schema()));
+    let (columns, _) = Columns::new(&[&definition], Some(&schema()), &Languages::default());
     let object = object("Thing", "a");
     let now = Timestamp { seconds: 1_700_000_000, nanos: 0 };
-    batch(move || {
-        let clock = || Duration::ZERO;
-        let mut request = Request::new(now, u64::MAX, &clock);
-        columns.cells(&object, &mut request)
-    })
+    let mut request = Request::new(now, u64::MAX, &|| Duration::ZERO);
+    batch(move || columns.cells(&object, &mut request))
 }
 
 /// What a column shows, as JSON.
 #[must_use]
 pub fn shown(column: Column, way: Way) -> String {
     let definition = column.definition(way);
-    let (columns, _) = Columns::new(&[&definition], Some(&schema()));
+    let (columns, _) = Columns::new(&[&definition], Some(&schema()), &Languages::default());
     let clock = || Duration::ZERO;
     let mut request = Request::new(Timestamp { seconds: 1_700_000_000, nanos: 0 }, u64::MAX, &clock);
     json::to_string(&Value::Array(columns.cells(&object("Thing", "a"), &mut request)))

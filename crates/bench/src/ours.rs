@@ -48,11 +48,11 @@ fn verdict(compiled: Compiled, input: &Input) -> Option<Box<dyn FnMut() -> Verdi
             let field = |name: &str| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value);
             let taint =
                 Taint { key: field("key")?, value: field("value")?, effect: field("effect")?, time_added: None };
-            Box::new(move || black_box(compiled.eval(black_box(&taint)).verdict()))
+            Box::new(move || black_box(compiled.verdict(black_box(&taint))))
         }
         Input::Node(labels) => {
             let labels: Labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            Box::new(move || black_box(compiled.eval(&Node { labels: black_box(&labels) }).verdict()))
+            Box::new(move || black_box(compiled.verdict(&Node { labels: black_box(&labels) })))
         }
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cel::checker::TypedAst;
 use cel::cost::{Cost, SizeHints};
 use cel::env::Env;
-use cel::program::{Activation, Evaluation, Limits, PlanError, Program, Trace};
+use cel::program::{Activation, Evaluation, Limits, ListEvaluation, ListSink, PlanError, Program, Trace, Verdict};
 use cel::source::Issues;
 use cel::types::Type;
 use cel::value::Value;
@@ -159,6 +159,26 @@ impl Compiled {
     /// Evaluates within the place's limit.
     pub fn eval<'a>(&'a self, input: &'a dyn Activation) -> Evaluation<'a> {
         self.program.eval_within(input, Limits::cost(self.runtime_cost_max))
+    }
+
+    /// The answer of a predicate within the place's limit: what [`Evaluation::verdict`] says, only faster.
+    pub fn verdict(&self, input: &dyn Activation) -> Verdict {
+        self.program.verdict_within(input, Limits::cost(self.runtime_cost_max))
+    }
+
+    /// Its value is a list that the expression makes.
+    pub fn makes_list(&self) -> bool {
+        self.program.makes_list()
+    }
+
+    /// Evaluates within other limits; a list that the expression makes goes to the sink.
+    pub fn eval_list<'a>(
+        &'a self,
+        input: &'a dyn Activation,
+        limits: Limits<'_>,
+        sink: &mut dyn ListSink,
+    ) -> ListEvaluation<'a> {
+        self.program.eval_list(input, limits, sink)
     }
 
     /// Evaluates within other limits.

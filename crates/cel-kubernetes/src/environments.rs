@@ -9,7 +9,7 @@ pub mod toleration;
 pub mod validation_rule;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cel::env::{Builder, Env, EnvError};
 use cel::value::{HostObject, Value};
@@ -50,6 +50,35 @@ pub struct Language(Env);
 impl Language {
     fn builder(&self) -> Builder {
         self.0.extend()
+    }
+}
+
+/// The languages of a process, each built when it is first asked for.
+#[derive(Debug, Default)]
+pub struct Languages {
+    celplane: OnceLock<Language>,
+    kubernetes: OnceLock<Language>,
+}
+
+impl Languages {
+    /// What Celplane's own places speak.
+    pub fn celplane(&self) -> Result<&Language, EnvError> {
+        built(&self.celplane, Dialect::CELPLANE)
+    }
+
+    /// What Kubernetes speaks.
+    pub fn kubernetes(&self) -> Result<&Language, EnvError> {
+        built(&self.kubernetes, Dialect::KUBERNETES)
+    }
+}
+
+fn built(language: &OnceLock<Language>, dialect: Dialect) -> Result<&Language, EnvError> {
+    match language.get() {
+        Some(language) => Ok(language),
+        None => {
+            let made = dialect.language()?;
+            Ok(language.get_or_init(|| made))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod shape;
 mod sizes;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use api::json;
 use api::structural_schema::Schema;
@@ -62,6 +63,8 @@ pub(crate) struct Property {
     pub(crate) identifier: Name,
     pub(crate) name: Box<str>,
     pub(crate) shape: Shape,
+    /// Where documents have it, as far as the last one told: only a hint.
+    pub(crate) place: AtomicUsize,
 }
 
 #[derive(Debug)]

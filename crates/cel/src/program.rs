@@ -6,19 +6,22 @@
 mod activation;
 mod attribute;
 mod call;
+mod collect;
 mod fold;
 mod machine;
 mod memory;
 mod node;
 mod planner;
+mod sink;
 mod trace;
 
 use std::fmt;
 
 pub use activation::{Activation, Bindings, Empty};
 use machine::{Machine, Slot};
-use node::Node;
-use trace::{NoTrace, Tracer};
+use node::{Kind, Node};
+pub use sink::{ListEvaluation, ListSink};
+use trace::NoTrace;
 pub use trace::{Step, Trace};
 
 use crate::checker::TypedAst;
@@ -118,12 +121,52 @@ impl Program {
 
     /// Evaluates within limits.
     pub fn eval_within<'a>(&'a self, input: &'a dyn Activation, limits: Limits<'_>) -> Evaluation<'a> {
-        self.run(input, limits, NoTrace).0
+        if self.slot_count == 0 {
+            Machine::new(self, input, limits, &mut [], NoTrace).evaluate(&self.root)
+        } else {
+            self.with_slots(|slots| Machine::new(self, input, limits, slots, NoTrace).evaluate(&self.root))
+        }
+    }
+
+    /// The answer of a predicate: what [`Evaluation::verdict`] says of the same evaluation, only faster.
+    pub fn verdict_within(&self, input: &dyn Activation, limits: Limits<'_>) -> Verdict {
+        if self.slot_count == 0 {
+            Machine::new(self, input, limits, &mut [], NoTrace).judge_root(&self.root)
+        } else {
+            self.with_slots(|slots| Machine::new(self, input, limits, slots, NoTrace).judge_root(&self.root))
+        }
+    }
+
+    /// Evaluates within limits. A list that the expression makes goes to the sink, element by element, and is never in memory as a
+    /// whole; so do lists that are its elements. Costs what [`eval_within`](Self::eval_within) costs.
+    pub fn eval_list<'a>(
+        &'a self,
+        input: &'a dyn Activation,
+        limits: Limits<'_>,
+        sink: &mut dyn ListSink,
+    ) -> ListEvaluation<'a> {
+        let Kind::Collect(collect) = &self.root.kind else {
+            let Evaluation { result, cost } = self.eval_within(input, limits);
+            return ListEvaluation { result: result.map(Some), cost };
+        };
+        self.with_slots(|slots| {
+            let mut machine = Machine::new(self, input, limits, slots, NoTrace);
+            let result = machine.list(collect, sink).map(|unknown| unknown.map(|unknown| *unknown));
+            ListEvaluation { result, cost: machine.cost() }
+        })
     }
 
     /// Evaluates within limits, and reports the value of each part of the expression that was evaluated.
     pub fn trace<'a>(&'a self, input: &'a dyn Activation, limits: Limits<'_>) -> (Evaluation<'a>, Trace<'a>) {
-        self.run(input, limits, Trace::default())
+        self.with_slots(|slots| {
+            let mut machine = Machine::new(self, input, limits, slots, Trace::default());
+            (machine.evaluate(&self.root), machine.into_tracer())
+        })
+    }
+
+    /// Its value is a list that the expression makes: [`eval_list`](Self::eval_list) is worth the while.
+    pub fn makes_list(&self) -> bool {
+        matches!(self.root.kind, Kind::Collect(_))
     }
 
     /// The type of the program's value.
@@ -137,29 +180,17 @@ impl Program {
         size_of::<Program>().saturating_add(self.root.memory_bytes()).saturating_add(lazies)
     }
 
-    #[inline(always)]
-    fn run<'a, T: Tracer<'a>>(
-        &'a self,
-        input: &'a dyn Activation,
-        limits: Limits<'_>,
-        tracer: T,
-    ) -> (Evaluation<'a>, T) {
-        let (mut few, mut more, mut many);
-        let slots: &mut [Slot<'a>] = if self.slot_count == 0 {
-            &mut []
-        } else if self.slot_count <= FEW_SLOTS {
-            few = [const { Slot::Unset }; FEW_SLOTS];
-            &mut few
+    /// Makes room for the local variables. Stands apart, so that programs without any do not pay for it.
+    #[inline(never)]
+    fn with_slots<'a, R>(&self, run: impl FnOnce(&mut [Slot<'a>]) -> R) -> R {
+        if self.slot_count <= FEW_SLOTS {
+            run(&mut [const { Slot::Unset }; FEW_SLOTS])
         } else if self.slot_count <= INLINE_SLOTS {
-            more = [const { Slot::Unset }; INLINE_SLOTS];
-            &mut more
+            run(&mut [const { Slot::Unset }; INLINE_SLOTS])
         } else {
-            many = Vec::new();
+            let mut many = Vec::new();
             many.resize_with(self.slot_count, || Slot::Unset);
-            &mut many
-        };
-        let mut machine = Machine::new(self, input, limits, slots, tracer);
-        let result = machine.eval_root(&self.root);
-        (Evaluation { result, cost: machine.cost() }, machine.into_tracer())
+            run(&mut many)
+        }
     }
 }

@@ -29,7 +29,9 @@ use crate::syntax::ast::Literal;
 use crate::types::Type;
 
 /// A CEL value that lives at least as long as `'a`, the shorter of program and input.
+// What tells the kinds apart is as wide as what follows it: a value is copied in whole words, never byte by byte.
 #[derive(Clone, Debug)]
+#[repr(u64)]
 pub enum Value<'a> {
     /// `null`
     Null,

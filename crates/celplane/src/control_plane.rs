@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use api::features::Features;
 use apiserver::certificates::{Bundle, write_private};
 use apiserver::server::listen;
+use apiserver::services::{AddressRange, PortRange};
 use apiserver::{Options, Server};
 use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
 use store::etcd::{self, Etcd};
@@ -49,6 +50,12 @@ pub(crate) struct ServerArguments {
     /// Features to turn on or off: Name=true,Name=false
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+    /// The addresses that services can have: an IPv4 network
+    #[arg(long, value_name = "NETWORK", default_value_t)]
+    service_cluster_ip_range: AddressRange,
+    /// The ports that services can have on all nodes
+    #[arg(long, value_name = "PORTS", default_value_t)]
+    service_node_port_range: PortRange,
     /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
     #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
     cel_table_budget: u64,
@@ -182,7 +189,11 @@ impl ServerArguments {
         let port = listener.local_addr()?.port();
         let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
         let address = SocketAddr::new(host, port).to_string();
-        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), self.bind_address, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))];
+        let addresses = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            self.bind_address,
+            IpAddr::V4(self.service_cluster_ip_range.first_address()),
+        ];
         let directory = self.data_dir.join("pki");
         let bundle = Bundle::load_or_create(&directory, &addresses)?;
         let files = self.identity.files(&directory);
@@ -194,6 +205,8 @@ impl ServerArguments {
             audiences: self.identity.api_audiences.clone(),
             address: address.clone(),
             table_cost_max: self.cel_table_budget,
+            service_addresses: self.service_cluster_ip_range,
+            service_ports: self.service_node_port_range,
             store_name: if on_etcd { "etcd" } else { "store" },
             compaction_interval: if on_etcd { self.etcd.compaction_interval()? } else { None },
             ..Options::default()

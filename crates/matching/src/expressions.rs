@@ -54,9 +54,10 @@ impl CompileCache {
     /// # Errors
     /// Never, unless a library of ours contradicts another.
     pub fn new(capacity: NonZeroUsize, clock: Clock) -> Result<Self, EnvError> {
+        let language = Dialect::CELPLANE.language()?;
         Ok(CompileCache {
-            toleration: toleration::environment(Dialect::CELPLANE)?,
-            node_affinity: node_affinity::environment(Dialect::CELPLANE)?,
+            toleration: toleration::environment_in(&language)?,
+            node_affinity: node_affinity::environment_in(&language)?,
             tolerations: Cache::new(capacity, clock.clone()),
             node_affinities: Cache::new(capacity, clock),
         })
@@ -117,7 +118,7 @@ impl TolerationExpression {
     /// Whether the taint is tolerated. Remembered by what the expression reads of a taint; an error is no.
     pub fn matches(&self, taint: &toleration::Taint<'_>) -> bool {
         self.projection.with(taint, |projection| {
-            self.verdicts.get_or_insert(projection, || self.compiled.eval(taint).verdict() == Verdict::True)
+            self.verdicts.get_or_insert(projection, || self.compiled.verdict(taint) == Verdict::True)
         })
     }
 }
@@ -141,7 +142,7 @@ impl LabelExpression {
     pub fn matches(&self, labels: &Labels) -> bool {
         let evaluate = || {
             let node = node_affinity::Node { labels };
-            self.compiled.eval(&node).verdict() == Verdict::True
+            self.compiled.verdict(&node) == Verdict::True
         };
         self.projection.with(labels, |projection| match projection {
             Some(projection) => self.verdicts.get_or_insert(projection, evaluate),

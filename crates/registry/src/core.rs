@@ -11,5 +11,6 @@ pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 pub(crate) mod resource_names;
 pub(crate) mod service;
+pub(crate) mod service_given;
 pub(crate) mod volume_claim;
 pub(crate) mod volume_sources;

@@ -33,4 +33,5 @@ mod storage;
 pub mod strategy;
 mod workload;
 
+pub use self::core::service_given::init_families as init_service_families;
 pub use apiextensions::{custom_resource, status as definition_status};

@@ -21,7 +21,7 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "v1", "PersistentVolumeClaim", core::persistent_volume_claim::STRATEGY),
     namespaced("", "v1", "Pod", core::pod::STRATEGY),
     namespaced("", "v1", "Secret", core::config::SECRET),
-    namespaced("", "v1", "Service", core::service::STRATEGY),
+    namespaced("", "v1", "Service", core::service_given::STRATEGY),
     cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", apiextensions::DEFINITION),
     namespaced("apps", "v1", "DaemonSet", apps::DAEMON_SET),
     namespaced("apps", "v1", "Deployment", apps::DEPLOYMENT),

@@ -19,7 +19,7 @@ use api::time::Timestamp;
 use registry::admit::{self, Refused};
 use registry::custom_resource::CustomResource;
 use registry::custom_resource::printer_columns::{Columns, Request};
-use registry::expressions::Environments;
+use registry::expressions::{Environments, Languages};
 use registry::resources;
 use registry::strategy::Context;
 
@@ -40,16 +40,17 @@ fn context<'a>(environments: &'a Environments, features: Features) -> Context<'a
 /// A definition that was accepted, in its first version; or why it was not.
 type Served = Result<CustomResource, String>;
 
-fn serve(definition: &Value, environments: &Environments) -> Served {
+fn serve(definition: &Value, environments: &Environments, languages: &Languages) -> Served {
     let resource = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
     let context = context(environments, Features::default());
     let accepted = admit::create(resource, definition, &context).map_err(|refused| refused.to_string())?;
-    CustomResource::new(&accepted.object, "v1")
+    CustomResource::new(&accepted.object, "v1", languages)
 }
 
 #[test]
 fn objects_are_decided_as_the_reference_decides() {
-    let environments = Environments::new().unwrap();
+    let languages = Languages::default();
+    let environments = Environments::sharing(&languages).unwrap();
     let mut definitions: HashMap<String, Served> = HashMap::new();
     let mut table: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -58,7 +59,8 @@ fn objects_are_decided_as_the_reference_decides() {
         let id = case.str_at(&["id"]).unwrap().to_owned();
         let input = case.get("input").unwrap();
         let definition = input.get("crd").unwrap();
-        let served = definitions.entry(definition.to_string()).or_insert_with(|| serve(definition, &environments));
+        let served = definitions.entry(definition.to_string());
+        let served = served.or_insert_with(|| serve(definition, &environments, &languages));
         let expected = case.get("expected").unwrap();
         let difference = check(input, expected, served, &environments);
         let topic = id.split('/').next().unwrap().to_owned();
@@ -152,7 +154,7 @@ fn tables_show_what_the_reference_shows() {
         let (input, expected) = (case.get("input").unwrap(), case.get("expected").unwrap());
         let definitions: Vec<&Value> =
             input.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default().iter().collect();
-        let (columns, error) = Columns::new(&definitions, None);
+        let (columns, error) = Columns::new(&definitions, None, &Languages::default());
         assert_eq!(error.as_deref(), expected.str_at(&["newError"]), "{line}");
         let headers = expected.get("columns").and_then(Value::as_array).unwrap_or_default();
         for (column, header) in columns.columns().iter().zip(headers.iter().skip(1)) {
@@ -200,7 +202,7 @@ fn shows(column_type: &str, expression: &str, expected: Result<Value, &str>) {
         "text": "a", "number": 7, "half": 2.5, "when": "1999-12-31T23:00:00Z", "nothing": null,
         "list": ["x", null, "y"], "map": {"b": 2, "a": 1}
     }});
-    let (columns, error) = Columns::of_version(&column(column_type, expression), true);
+    let (columns, error) = Columns::of_version(&column(column_type, expression), true, &Languages::default());
     assert_eq!(error, None);
     let clock = || Duration::ZERO;
     let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 1_000_000, &clock);
@@ -262,7 +264,7 @@ fn a_failure_leaves_the_cell_empty() {
 #[test]
 fn budgets_end_a_cell_and_a_request() {
     let heavy = "[0,1,2,3,4,5,6,7,8,9].map(a, [0,1,2,3,4,5,6,7,8,9].map(b, [0,1,2,3,4,5,6,7,8,9].map(c, [0,1,2,3,4,5,6,7,8,9].map(d, [0,1,2,3,4,5,6,7,8,9].map(e, [0,1,2,3,4,5,6,7,8,9].map(f, a + b + c + d + e + f)))))).size()";
-    let (columns, error) = Columns::of_version(&column("string", heavy), true);
+    let (columns, error) = Columns::of_version(&column("string", heavy), true, &Languages::default());
     assert_eq!(error, None);
     let object = json!({"metadata": {"name": "w"}});
     let clock = || Duration::ZERO;
@@ -284,7 +286,7 @@ fn budgets_end_a_cell_and_a_request() {
 fn without_the_gate_columns_with_expressions_are_left_out() {
     let mut version = column("string", "self.spec.text");
     let names = |version: &Value, allowed: bool| -> Vec<String> {
-        let (columns, error) = Columns::of_version(version, allowed);
+        let (columns, error) = Columns::of_version(version, allowed, &Languages::default());
         assert_eq!(error, None);
         columns.columns().iter().map(|it| it.name.clone()).collect()
     };
@@ -307,7 +309,8 @@ fn large_definitions_load_validate_and_print() {
         (include_str!("data/definitions/workflows.jsonl"), WORKFLOWS),
         (include_str!("data/definitions/databases.jsonl"), DATABASES),
     ];
-    let environments = Environments::new().unwrap();
+    let languages = Languages::default();
+    let environments = Environments::sharing(&languages).unwrap();
     let features = Features::default().with(api::features::Gate::CRDAdditionalPrinterColumnCEL, true);
     let context = context(&environments, features);
     let row = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
@@ -315,8 +318,8 @@ fn large_definitions_load_validate_and_print() {
         let lines: Vec<Value> = text.lines().map(|line| json::parse(line.as_bytes()).unwrap()).collect();
         let definition = admit::create(row, lines[0].get("definition").unwrap(), &context).unwrap().object;
         let version = &definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap()[0];
-        let resource = CustomResource::new(&definition, version.str_at(&["name"]).unwrap()).unwrap();
-        let (columns, error) = Columns::of_version(version, true);
+        let resource = CustomResource::new(&definition, version.str_at(&["name"]).unwrap(), &languages).unwrap();
+        let (columns, error) = Columns::of_version(version, true, &languages);
         assert_eq!(error, None);
         let clock = || Duration::ZERO;
         let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 100_000_000, &clock);

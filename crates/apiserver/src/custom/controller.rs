@@ -298,7 +298,7 @@ impl Controller {
                 before => Arc::new(Definition::new(
                     &known.document,
                     known.revision,
-                    self.allows_expressions,
+                    (self.allows_expressions, &customs.languages),
                     before.as_deref(),
                 )),
             };

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use registry::custom_resource::printer_columns::Columns;
 use registry::custom_resource::{CustomResource, canonicalize};
 use registry::definition_status;
+use registry::expressions::Languages;
 use store::Revision;
 
 use super::rows;
@@ -46,6 +47,7 @@ pub(crate) struct Serving {
     version_definition: Value,
     columns: OnceLock<Columns>,
     allows_expressions: bool,
+    languages: Arc<Languages>,
     /// Told to everyone who uses the version.
     pub(crate) deprecation: Option<String>,
     is_served: bool,
@@ -60,7 +62,7 @@ impl Definition {
     pub(super) fn new(
         definition: &Value,
         revision: Revision,
-        allows_expressions: bool,
+        (allows_expressions, languages): (bool, &Arc<Languages>),
         before: Option<&Definition>,
     ) -> Self {
         let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
@@ -77,7 +79,7 @@ impl Definition {
         let mut all = Vec::new();
         for version in versions {
             let name = version.str_at(&["name"]).unwrap_or_default();
-            match CustomResource::new(definition, name) {
+            match CustomResource::new(definition, name, languages) {
                 Ok(meaning) => all.push((name.to_owned(), Arc::new(meaning))),
                 Err(error) => {
                     let definition = metadata::text(definition, "name");
@@ -104,6 +106,7 @@ impl Definition {
                 version_definition: version.clone(),
                 columns: OnceLock::new(),
                 allows_expressions,
+                languages: languages.clone(),
                 deprecation: is(version, "deprecated").then(|| deprecation(definition, version, versions)),
                 is_served: is(version, "served"),
                 definition: metadata::text(definition, "name").to_owned(),
@@ -255,7 +258,8 @@ impl Serving {
     /// The columns of its table, compiled when the first table is asked for.
     pub(crate) fn columns(&self) -> &Columns {
         self.columns.get_or_init(|| {
-            let (columns, error) = Columns::of_version(&self.version_definition, self.allows_expressions);
+            let (columns, error) =
+                Columns::of_version(&self.version_definition, self.allows_expressions, &self.languages);
             if let Some(error) = error {
                 let (definition, version) = (&self.definition, self.version());
                 tracing::error!(customResourceDefinition = definition, version, err = error, "Dropped printer columns");

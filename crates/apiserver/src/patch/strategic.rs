@@ -9,7 +9,6 @@ use api::json::{self, Object, Value};
 use api::types::{Field, Kind, Type};
 
 use self::order::normalize;
-use super::go_text;
 use crate::status::{Failure, Result};
 
 const DIRECTIVE: &str = "$patch";
@@ -88,7 +87,7 @@ fn failed(message: impl Into<String>) -> Box<Failure> {
 }
 
 fn no_merge_key(item: &Value, key: &str) -> Box<Failure> {
-    failed(format!("map: {} does not contain declared merge key: {key}", go_text(item)))
+    failed(format!("map: {} does not contain declared merge key: {key}", api::go_text::plain(item)))
 }
 
 fn merge_map(mut original: Object, mut patch: Object, schema: Option<Schema>) -> Result<Object> {
@@ -100,8 +99,11 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Option<Schema>) ->
             }
             Some("delete") => Ok(Object::new()),
             _ => {
-                let directive = go_text(directive);
-                Err(failed(format!("unknown patch type: {directive} in map: {}", go_text(&Value::Object(patch)))))
+                let directive = api::go_text::plain(directive);
+                Err(failed(format!(
+                    "unknown patch type: {directive} in map: {}",
+                    api::go_text::plain(&Value::Object(patch))
+                )))
             }
         };
     }
@@ -233,7 +235,7 @@ fn element_kind(original: &[Value], patch: &[Value]) -> Result<&'static str> {
     if kinds.all(|kind| kind == first) && first != "array" {
         return Ok(first);
     }
-    let lists = [original, patch].map(|items| go_text(&Value::Array(items.to_vec())));
+    let lists = [original, patch].map(|items| api::go_text::plain(&Value::Array(items.to_vec())));
     Err(failed(format!("list element types are not identical: [{}]", lists.join(" "))))
 }
 
@@ -251,7 +253,7 @@ fn apply_directives(mut original: Vec<Value>, patch: Vec<Value>, key: &str) -> R
             Some("replace") => replaces = true,
             Some("merge") => return Err(failed("merging lists cannot yet be specified in the patch")),
             Some(other) => {
-                return Err(failed(format!("unknown patch type: {other} in map: {}", go_text(&item))));
+                return Err(failed(format!("unknown patch type: {other} in map: {}", api::go_text::plain(&item))));
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::identity::User;
 use crate::negotiation;
 use crate::request::Query;
 use crate::resources;
-use crate::status::Result;
+use crate::status::{Failure, Result};
 
 /// What `/version` says: the Kubernetes release whose API this is.
 const VERSION: &str = concat!(
@@ -52,6 +52,7 @@ pub(super) async fn answer(
     let customs = &*customs;
     let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match segments.as_slice() {
+        ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
         ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
         ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query).await),
         ["metrics"] => {
@@ -68,6 +69,7 @@ pub(super) async fn answer(
         ["apis", group, version] if resources::has_version(group, version) || customs.has_version(group, version) => {
             discovery::group_version(group, version, customs)
         }
+        ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
         ["openapi", "v3", rest @ ..] => {
             let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
             Ok(answer.unwrap_or_else(not_found))
@@ -80,6 +82,7 @@ pub(super) async fn answer(
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
         [""] => {
             let mut paths: Vec<String> = [
+                "/.well-known/openid-configuration",
                 "/api",
                 "/apis",
                 "/healthz",
@@ -87,6 +90,7 @@ pub(super) async fn answer(
                 "/metrics",
                 "/openapi/v2",
                 "/openapi/v3",
+                "/openid/v1/jwks",
                 "/readyz",
                 "/version",
             ]
@@ -125,21 +129,24 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
     if name == "readyz" {
         checks.push("shutdown");
     }
-    let excluded_store = query.all("exclude").any(|it| it == store) || segments.get(1).is_some_and(|it| *it != store);
+    // Probes that were written for Kubernetes know the store by this name.
+    let named = |check| if check == "etcd" { store } else { check };
+    let excluded: Vec<&str> = query.all("exclude").map(named).collect();
+    let one = segments.get(1).map(|check| named(check));
+    let excluded_store = excluded.contains(&store) || one.is_some_and(|it| it != store);
     let store_is_away = !excluded_store && {
         let answered = tokio::time::timeout(STORE_TIMEOUT, server.store.current_revision()).await;
         !matches!(answered, Ok(Ok(_)))
     };
     let stopping = *server.stopping.borrow();
     let failed = |check: &str| check == "shutdown" && stopping || check == store && store_is_away;
-    if let Some(one) = segments.get(1) {
-        return match checks.contains(one) {
+    if let Some(one) = one {
+        return match checks.contains(&one) {
             false => not_found(),
             true if failed(one) => Answer::text(500, format!("internal server error: {one} failed\n")),
             true => Answer::text(200, "ok"),
         };
     }
-    let excluded: Vec<&str> = query.all("exclude").collect();
     let mut lines = String::new();
     let mut healthy = true;
     for check in &checks {

@@ -33,6 +33,13 @@ pub(super) struct Printer {
     pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
+impl Printer {
+    /// Whether it shows what every object has.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.columns, [_, Column { name: "Created At", .. }])
+    }
+}
+
 const fn text(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "string", description, priority: 0 }
 }

@@ -27,6 +27,14 @@ const THREADS_MAX: usize = 4;
 pub(crate) fn of_stored(call: &Call<'_>, objects: &[&Served], metadata: Object) -> Body {
     let printer = printers::of(call.resource);
     let version = call.accepted.version.as_str();
+    if objects.is_empty() && printer.is_plain() {
+        // Kubernetes: what has no columns of its own has no rows either, not even none.
+        let mut empty = table(version, metadata, Some(&printer), Vec::new());
+        if let Some(fields) = empty.as_object_mut() {
+            fields.insert("rows", Value::Null);
+        }
+        return format!("{}\n", json::to_string(&empty)).into();
+    }
     let rows = Rows { printer: &printer, resource: call.resource, query: call.query, version };
     let head = json::to_string(&table(version, metadata, Some(&printer), Vec::new()));
     let head = head.strip_suffix("]}").map(ToOwned::to_owned).unwrap_or(head);

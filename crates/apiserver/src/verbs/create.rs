@@ -13,6 +13,7 @@ use crate::conversion;
 use crate::metadata;
 use crate::payload::{self, FieldValidation};
 use crate::resources::Resource;
+use crate::services;
 use crate::status::{Failure, Result};
 use crate::stored::Served;
 use crate::warnings;
@@ -68,7 +69,7 @@ pub(super) async fn insert(
     call: &Call<'_>,
     mut object: Value,
     given_empty: &GivenEmpty,
-    managed_fields: Option<Value>,
+    mut managed_fields: Option<Value>,
     tracking: Tracking,
     dry_run: bool,
 ) -> Result<Answer> {
@@ -97,9 +98,14 @@ pub(super) async fn insert(
         normalize(call, &mut object);
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
         warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
-        admission::charge(call.server, resource, &object, dry_run).await?;
-        if let Some(managed_fields) = &managed_fields {
-            metadata::set(&mut object, "managedFields", managed_fields.clone());
+        let reserved = services::reserve(call.server, resource, &mut object, None, dry_run).await?;
+        if let Err(failure) = admission::charge(call.server, resource, &object, dry_run).await {
+            services::revert(call.server, &object, &reserved).await;
+            return Err(failure);
+        }
+        let managed_fields = if generated { managed_fields.clone() } else { managed_fields.take() };
+        if let Some(managed_fields) = managed_fields {
+            metadata::set(&mut object, "managedFields", managed_fields);
         }
         if dry_run {
             if let Some(entry) = call.server.store.get(&key(call, &name), 0).await?.entry {
@@ -119,7 +125,11 @@ pub(super) async fn insert(
             bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
             outcome = write(bytes.clone()).await;
         }
-        match outcome? {
+        let outcome = outcome?;
+        if matches!(outcome, Outcome::Conflict { .. }) {
+            services::revert(call.server, &object, &reserved).await;
+        }
+        match outcome {
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use api::field::{Errors, Path};
 use api::json::{Object, Value};
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use store::{ListOptions, Revision};
 
@@ -151,9 +153,19 @@ fn encode_token(call: &Call<'_>, revision: i64, last_key: &str) -> String {
     URL_SAFE_NO_PAD.encode(api::json::to_string(&token))
 }
 
+/// As Go's decoder, which does not look at bits that no byte is made of.
+const FORGIVING: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 fn decode_token(token: &str) -> Result<(Option<Revision>, String)> {
     let invalid = |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+    let text = FORGIVING.decode(token.trim_end_matches('=')).map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            _ => token.len(),
+        };
+        invalid(&format!("illegal base64 data at input byte {at}"))
+    })?;
     let value = api::json::parse(&text).map_err(|error| invalid(&error.message))?;
     if value.str_at(&["v"]) != Some("meta.k8s.io/v1") {
         let version = value.str_at(&["v"]).unwrap_or_default();

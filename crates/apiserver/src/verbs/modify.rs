@@ -6,6 +6,7 @@ use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
+use crate::services;
 use crate::status::{Failure, Result};
 use crate::stored::Served;
 
@@ -73,13 +74,19 @@ pub(super) async fn modify(
         let (mut value, deletes) = match decision {
             Decision::Keep => return Ok(Done::Stored(object)),
             Decision::Delete(value) if dry_run => return Ok(Done::Deleted(value)),
-            Decision::Put(value) | Decision::PutThenDelete(value) if dry_run => return Ok(Done::Dry(value)),
+            Decision::Put(mut value) | Decision::PutThenDelete(mut value) if dry_run => {
+                services::reserve(call.server, call.resource, &mut value, Some(&old), true).await?;
+                return Ok(Done::Dry(value));
+            }
             Decision::Put(value) => (value, false),
             Decision::PutThenDelete(value) => (value, true),
             Decision::Delete(value) => {
                 let write = Write::delete(key.as_str(), object.revision);
                 match call.server.store.write(write).await? {
-                    Outcome::Done { .. } => return Ok(Done::Deleted(value)),
+                    Outcome::Done { .. } => {
+                        services::settle(call.server, call.resource, &old, None).await;
+                        return Ok(Done::Deleted(value));
+                    }
                     Outcome::Conflict { current: now } => {
                         (current, fresh) = (served(now), true);
                         continue;
@@ -87,6 +94,7 @@ pub(super) async fn modify(
                 }
             }
         };
+        let reserved = services::reserve(call.server, call.resource, &mut value, Some(&old), false).await?;
         let bytes = call.encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
             // Nothing changes: no write, no event, the same version.
@@ -103,6 +111,7 @@ pub(super) async fn modify(
         let write = Write { key: key.clone(), guard: Guard::Unchanged(object.revision), change };
         match call.server.store.write(write).await? {
             Outcome::Done { revision } => {
+                services::settle(call.server, call.resource, &old, Some(&value)).await;
                 let now =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
                 if !deletes {
@@ -110,7 +119,10 @@ pub(super) async fn modify(
                 }
                 (current, fresh) = (Some(Arc::new(now)), true);
             }
-            Outcome::Conflict { current: now } => (current, fresh) = (served(now), true),
+            Outcome::Conflict { current: now } => {
+                services::revert(call.server, &value, &reserved).await;
+                (current, fresh) = (served(now), true);
+            }
         }
     }
 }

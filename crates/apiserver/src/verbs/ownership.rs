@@ -44,10 +44,21 @@ pub(super) fn create(call: &Call<'_>, object: &Value) -> Option<Value> {
 
 /// The managed fields of a changed object, both in the stored version.
 pub(super) fn update(call: &Call<'_>, old: &Value, object: &Value, subresource: &str) -> Option<Value> {
+    update_by(call, &manager(call), old, object, subresource)
+}
+
+/// As [`update`], by someone else than the client.
+pub(super) fn update_by(
+    call: &Call<'_>,
+    manager: &str,
+    old: &Value,
+    object: &Value,
+    subresource: &str,
+) -> Option<Value> {
     let versions = versions(call, subresource);
     let api_version = call.resource.api_version(&call.target.version);
-    let (manager, now) = (manager(call), chance::now().to_string());
-    write(call, &*versions, &api_version, subresource, &manager, &now).update(old, object)
+    let now = chance::now().to_string();
+    write(call, &*versions, &api_version, subresource, manager, &now).update(old, object)
 }
 
 /// A write by a client to the resource of a call.

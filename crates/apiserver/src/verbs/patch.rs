@@ -56,7 +56,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
                 apply(call, kind, &shown)?
             }
         };
-        warnings::add(check_fields(call, validation, complaints, || text_of(call, kind, &shown))?);
+        warnings::add(check_fields(validation, complaints, || text_of(call, kind, &shown))?);
         let name = metadata::text(&object, "name");
         if name != call.target.name {
             let url = &call.target.name;
@@ -107,7 +107,7 @@ fn rejected(failure: Box<Failure>) -> Box<Failure> {
 fn patched(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Vec<String>)> {
     match kind {
         PatchType::Json => Ok((json_patch(shown, &call.body).map_err(rejected)?, Vec::new())),
-        PatchType::Merge => Ok((merge_patch(shown, &call.body)?, Vec::new())),
+        PatchType::Merge => Ok((merge_patch(shown, &call.body)?, repeated_keys(&call.body))),
         _ => {
             let of = call.resource.object_type(&call.target.version);
             let of = of.ok_or_else(|| Failure::internal("the resource has no type"))?;
@@ -116,10 +116,18 @@ fn patched(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Ve
     }
 }
 
-/// The patched document as refusals show it.
+fn repeated_keys(body: &[u8]) -> Vec<String> {
+    let duplicates = api::json::parse_strict(body).map(|(_, duplicates)| duplicates).unwrap_or_default();
+    duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect()
+}
+
+/// What a refusal shows: the patched document, or of a strategic merge patch the patch.
 fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
+    if kind == PatchType::Strategic {
+        return api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default());
+    }
     let mut value = patched(call, kind, shown).map(|(value, _)| value).unwrap_or_default();
-    value.sort_keys();
+    crate::patch::sort_touched(kind, &mut value, &call.body);
     api::json::to_string(&value)
 }
 
@@ -132,7 +140,7 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<D
     {
         return Err(unfit_strategic(call, &why));
     }
-    let payload = Payload { value: patched, duplicates: Vec::new() };
+    let payload = Payload::of(patched);
     let mut decoded = call.read(payload).map_err(|failure| unfit(call, || text_of(call, kind, shown), failure))?;
     complaints.append(&mut decoded.complaints);
     decoded.complaints = complaints;
@@ -161,14 +169,13 @@ fn unfit(call: &Call<'_>, patched: impl FnOnce() -> String, failure: Box<Failure
         Some(why) => {
             let mut errors = api::field::Errors::new();
             errors.invalid(api::field::Path::new("patch"), patched(), why);
-            Failure::invalid(call.resource.group, kind, &call.target.name, &errors)
+            Failure::invalid("", "", "", &errors)
         }
         None => failure,
     }
 }
 
 fn check_fields(
-    call: &Call<'_>,
     validation: FieldValidation,
     complaints: Vec<String>,
     text: impl FnOnce() -> String,
@@ -180,5 +187,5 @@ fn check_fields(
     let mut errors = api::field::Errors::new();
     let detail = format!("strict decoding error: {}", complaints.join(", "));
     errors.invalid(api::field::Path::new("patch"), text(), detail);
-    Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
+    Err(Failure::invalid("", "", "", &errors))
 }

@@ -36,6 +36,10 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
+    if call.accepted.yaml {
+        // There is no end to a document in a stream of YAML.
+        return Err(crate::negotiation::of_watch(crate::negotiation::none()));
+    }
     if crate::negotiation::wants_protobuf(call.headers) {
         // Events are encoded once for all watchers, as JSON.
         return Err(crate::negotiation::not_acceptable());
@@ -56,6 +60,8 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     };
     let streams = call.query.flag("sendInitialEvents");
     let initial = if call.query.has("sendInitialEvents") { streams } else { after == 0 };
+    // Kubernetes: a watch from nowhere is one that asks for what exists.
+    let marks_end = streams || initial && call.query.get("resourceVersionMatch").is_empty();
     if text.is_empty() {
         call.wait_for_now().await?;
     } else if streams {
@@ -100,7 +106,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
             Err(TooOld { oldest }) => watcher.too_old(oldest).await,
             Ok(place) => {
                 let started = match snapshot {
-                    Some(snapshot) => watcher.send_initial(snapshot.revision, &snapshot.objects, streams).await,
+                    Some(snapshot) => watcher.send_initial(snapshot.revision, &snapshot.objects, marks_end).await,
                     None => Some(()),
                 };
                 if started.is_some() {

@@ -106,6 +106,14 @@ pub(crate) fn mask_words(text: &str) -> String {
     }
     let out_trimmed = out.trim_end_matches('\n').len();
     out.truncate(out_trimmed);
+    // Texts may show whole objects.
+    let version = r#"resourceVersion\":\""#;
+    let mut from = 0;
+    while let Some(at) = out[from..].find(version) {
+        from += at + version.len();
+        let digits = out[from..].bytes().take_while(u8::is_ascii_digit).count();
+        out.replace_range(from..from + digits, "#");
+    }
     for start in ["too old resource version: ", "resource version: "] {
         if let Some(at) = out.find(start) {
             let numbers = out[at + start.len()..].to_owned();

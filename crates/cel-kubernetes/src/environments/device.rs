@@ -9,7 +9,7 @@ use cel::syntax::ast::Name;
 use cel::types::Type;
 use cel::value::{HostMap, HostObject, Map, Value};
 
-use super::Dialect;
+use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 use crate::declared::Declared;
 use crate::libraries;
@@ -25,16 +25,21 @@ const ATTRIBUTE_LENGTH_MAX: u64 = 64;
 
 /// The environment of device selectors.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
-    with_bindings(dialect, VARIABLE, declared())
+    environment_in(&dialect.language()?)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
+    with_bindings(language, VARIABLE, declared())
 }
 
 pub(super) fn with_bindings(
-    dialect: Dialect,
+    language: &Language,
     variable: &'static str,
     declared: Declared,
 ) -> Result<Environment, EnvError> {
     let mut environment = super::with_variables(
-        &dialect.language()?,
+        language,
         [(variable, declared)],
         ResultRule::BoolOrUnknown,
         ExpressionLimits::PLACEMENT,

@@ -4,8 +4,8 @@ use cel::env::EnvError;
 use cel::program::Activation;
 use cel::value::{HostList, List, Value};
 
-use super::Dialect;
 use super::device::{self, Device};
+use super::{Dialect, Language};
 use crate::compile::Environment;
 use crate::declared::Declared;
 
@@ -16,7 +16,12 @@ const DEVICES_MAX: u64 = 32;
 
 /// The environment of device constraints.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
-    device::with_bindings(dialect, VARIABLE, Declared::list(device::declared(), DEVICES_MAX))
+    environment_in(&dialect.language()?)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
+    device::with_bindings(language, VARIABLE, Declared::list(device::declared(), DEVICES_MAX))
 }
 
 /// A set of devices, as constraints see it.

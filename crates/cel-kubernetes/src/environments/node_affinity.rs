@@ -7,7 +7,7 @@ use cel::program::Activation;
 use cel::syntax::ast::Name;
 use cel::value::{HostMap, HostObject, Map, Value};
 
-use super::Dialect;
+use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 use crate::declared::Declared;
 
@@ -17,14 +17,14 @@ const LABELS: &str = "labels";
 
 /// The environment of node affinity expressions.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
+    environment_in(&dialect.language()?)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     let labels = Declared::map(Declared::string(317), Declared::string(63), 1000);
     let node = Declared::object(TYPE_NAME, [(Name::from_static(LABELS), labels)]);
-    super::with_variables(
-        &dialect.language()?,
-        [(VARIABLE, node)],
-        ResultRule::BoolOrUnknown,
-        ExpressionLimits::PLACEMENT,
-    )
+    super::with_variables(language, [(VARIABLE, node)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
 }
 
 /// A node, as node affinity expressions see it.

@@ -8,7 +8,7 @@ use cel::syntax::ast::Name;
 use cel::types::Type;
 use cel::value::{HostObject, Timestamp, Value};
 
-use super::Dialect;
+use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 use crate::declared::Declared;
 
@@ -17,6 +17,11 @@ const VARIABLE: &str = "taint";
 
 /// The environment of toleration expressions.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
+    environment_in(&dialect.language()?)
+}
+
+/// The same in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     let declared = Declared::object(
         TYPE_NAME,
         [
@@ -26,12 +31,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
             (Name::from_static("timeAdded"), Declared::scalar(Type::Timestamp, 0, 12)),
         ],
     );
-    super::with_variables(
-        &dialect.language()?,
-        [(VARIABLE, declared)],
-        ResultRule::BoolOrUnknown,
-        ExpressionLimits::PLACEMENT,
-    )
+    super::with_variables(language, [(VARIABLE, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
 }
 
 /// A taint, as toleration expressions see it.

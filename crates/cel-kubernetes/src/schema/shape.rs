@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::json;
 use api::structural_schema::{Schema, SchemaOrBool};
 use cel::types::Type;
-use cel::value::{EvalError, HostData, HostValue, List, ListShape, Map, MapShape, Value};
+use cel::value::{EvalError, HostData, HostValue, List, ListShape, Map, MapShape, Str, Value};
 
 use super::{Kind, ListMeaning, Property, Shape, identifier_of, scalar, with_resource_root};
 use crate::names;
@@ -62,6 +63,7 @@ fn object_kind(schema: &Schema, is_resource_root: bool) -> Kind {
                         identifier: identifier_of(name)?,
                         name: name.as_str().into(),
                         shape: of(property, property.x_embedded_resource),
+                        place: AtomicUsize::new(0),
                     })
                 })
                 .collect();
@@ -158,6 +160,24 @@ impl Shape {
         }
     }
 
+    /// What is at the end of a path of keys, if nothing on the way is missing or special.
+    #[inline]
+    fn walk<'v>(&'v self, document: &'v json::Value, path: &[Str<'_>]) -> Option<(&'v Shape, &'v json::Value)> {
+        let mut at = (self, document);
+        for key in path {
+            let (shape, fields) = (at.0, at.1.as_object()?);
+            at = match &shape.kind {
+                Kind::Object(_) => {
+                    let property = shape.property(key)?;
+                    (&property.shape, property.of(fields).filter(|document| !document.is_null())?)
+                }
+                Kind::Map(values) => (&**values, fields.get(key)?),
+                _ => return None,
+            };
+        }
+        Some(at)
+    }
+
     /// The property that an identifier selects.
     fn property(&self, identifier: &str) -> Option<&Property> {
         let Kind::Object(properties) = &self.kind else { return None };
@@ -172,6 +192,24 @@ impl Shape {
             // The checker lets keywords pass unescaped.
             None => properties.iter().find(|property| *property.name == *identifier && names::is_keyword(identifier)),
         }
+    }
+}
+
+impl Property {
+    /// The property of a document. Documents of a schema have it in the same place, most often.
+    #[inline]
+    fn of<'v>(&self, fields: &'v json::Object) -> Option<&'v json::Value> {
+        match fields.entry_at(self.place.load(Ordering::Relaxed)) {
+            Some((name, value)) if *name == *self.name => Some(value),
+            _ => self.look_for(fields),
+        }
+    }
+
+    #[inline(never)]
+    fn look_for<'v>(&self, fields: &'v json::Object) -> Option<&'v json::Value> {
+        let place = fields.position(&self.name)?;
+        self.place.store(place, Ordering::Relaxed);
+        fields.entry_at(place).map(|(_, value)| value)
     }
 }
 
@@ -220,12 +258,28 @@ impl MapShape for Shape {
         match &self.kind {
             Kind::Object(_) => {
                 let property = self.property(key)?;
-                let (name, shape) = (&property.name, &property.shape);
-                let document = fields.get(name)?;
+                let document = property.of(fields)?;
                 // Between properties, null is the same as absent.
-                if document.is_null() { None } else { Some(shape.value(document)) }
+                if document.is_null() { None } else { Some(property.shape.value(document)) }
             }
             Kind::Map(shape) => fields.get(key).map(|document| shape.value(document)),
+            _ => None,
+        }
+    }
+
+    fn read_path<'v>(&'v self, data: &'v HostData, path: &[Str<'_>], out: &mut Value<'v>) -> bool {
+        match self.walk(as_document(data), path) {
+            Some((shape, document)) => {
+                *out = shape.value(document);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn text_at<'v>(&'v self, data: &'v HostData, path: &[Str<'_>]) -> Option<&'v str> {
+        match self.walk(as_document(data), path)? {
+            (Shape { kind: Kind::Text, .. }, json::Value::String(text)) => Some(text),
             _ => None,
         }
     }
@@ -235,7 +289,7 @@ impl MapShape for Shape {
         match &self.kind {
             Kind::Object(properties) => {
                 for property in properties {
-                    let Some(document) = fields.get(&property.name).filter(|document| !document.is_null()) else {
+                    let Some(document) = property.of(fields).filter(|document| !document.is_null()) else {
                         continue;
                     };
                     if visit(Value::str(&property.identifier), property.shape.value(document)).is_break() {
@@ -264,6 +318,16 @@ impl ListShape for Shape {
         match &self.kind {
             Kind::List(items, _) => as_document(data).as_array()?.get(index).map(|document| items.value(document)),
             _ => None,
+        }
+    }
+
+    fn read<'v>(&'v self, data: &'v HostData, index: usize, out: &mut Value<'v>) -> bool {
+        match (&self.kind, as_document(data)) {
+            (Kind::List(items, _), json::Value::Array(documents)) if let Some(document) = documents.get(index) => {
+                *out = items.value(document);
+                true
+            }
+            _ => false,
         }
     }
 

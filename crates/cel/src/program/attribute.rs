@@ -1,9 +1,9 @@
 //! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
 
 use super::machine::{Evaluated, Machine, put};
-use super::node::{Attribute, Base, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
+use super::node::{Attribute, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
-use crate::value::{ErrorKind, EvalError, Str, Value};
+use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, Value};
 
 /// What a value is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,16 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 Ok(())
             }
             (Way::Field | Way::Path | Way::Variable, _) => {
+                if let Some(path) = attribute.text_path() {
+                    if self.read_shaped(attribute, |data, shape| shape.read_path(data, path, out)) == Some(true)
+                        && !matches!(out, Value::Error(_) | Value::Unknown(_))
+                        && self.try_charge(attribute.path_cost())
+                    {
+                        return Ok(());
+                    }
+                    // What was read is of no use.
+                    *out = Value::Null;
+                }
                 match self.walk(attribute) {
                     Some(value) if self.try_charge(attribute.path_cost()) => put(out, value),
                     _ => put(out, self.eval_any_attribute(attribute)?),
@@ -78,9 +88,34 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.try_charge(cost).then_some(text)
     }
 
+    /// Reads from what an attribute starts with, if that is a part of the host's data.
+    #[inline(always)]
+    fn read_shaped<R>(
+        &self,
+        attribute: &'a Attribute,
+        read: impl FnOnce(&'a HostData, &'a dyn MapShape) -> R,
+    ) -> Option<R> {
+        match &attribute.base {
+            Base::Variable(name) => match &self.input.resolve(name) {
+                Some(Value::Map(Map::Shaped(data, shape))) => Some(read(*data, *shape)),
+                _ => None,
+            },
+            Base::Local(slot) => match self.slot(*slot) {
+                Some(Value::Map(Map::Shaped(data, shape))) => Some(read(*data, *shape)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The text at the end of a path.
     #[inline(never)]
     fn walk_to_text(&self, attribute: &'a Attribute) -> Option<&'a str> {
+        if let Some(path) = attribute.text_path()
+            && let Some(text) = self.read_shaped(attribute, |data, shape| shape.text_at(data, path))
+        {
+            return text;
+        }
         match self.walk(attribute)? {
             Value::String(Str::Borrowed(text)) => Some(text),
             _ => None,
@@ -145,6 +180,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// The value of an attribute, as a branch of a conditional or as a key: only its qualifiers cost.
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        if let (Base::Value(Node { kind: Kind::Collect(collect), .. }), Some(index), false) =
+            (&attribute.base, attribute.first_index(), T::ENABLED)
+        {
+            return self.resolve_picked(collect, index, attribute);
+        }
         let object = match &attribute.base {
             Base::Variable(name) => match self.input.resolve(name) {
                 Some(value) => value,
@@ -159,6 +199,19 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return Err(error);
         }
         if attribute.qualifiers.is_empty() { Ok(object) } else { self.qualify_all(object, attribute) }
+    }
+
+    /// `list.filter(…)[index]`: the list is not made. Costs what it costs with one.
+    fn resolve_picked(&mut self, collect: &'a Collect, index: usize, attribute: &'a Attribute) -> Evaluated<'a> {
+        match self.pick(collect, index) {
+            Ok(found) => {
+                self.charge(1)?;
+                let element = found.ok_or_else(|| index_out_of_bounds(index))?;
+                self.qualify_from(1, element, false, attribute)
+            }
+            Err(Ok(unknown)) => self.qualify_all(unknown, attribute),
+            Err(Err(error)) => Err(error),
+        }
     }
 
     fn read_lazy(&mut self, slot: usize, init: usize) -> Evaluated<'a> {
@@ -186,13 +239,23 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     fn qualify_all(&mut self, object: Value<'a>, attribute: &'a Attribute) -> Evaluated<'a> {
-        let (mut object, mut optional) = match object {
-            Value::Optional(Some(value)) => (Value::clone(&value), true),
-            absent @ Value::Optional(None) => return Ok(absent),
-            other => (other, false),
-        };
+        match object {
+            Value::Optional(Some(value)) => self.qualify_from(0, Value::clone(&value), true, attribute),
+            absent @ Value::Optional(None) => Ok(absent),
+            other => self.qualify_from(0, other, false, attribute),
+        }
+    }
+
+    /// Follows the qualifiers from one on.
+    fn qualify_from(
+        &mut self,
+        first: usize,
+        mut object: Value<'a>,
+        mut optional: bool,
+        attribute: &'a Attribute,
+    ) -> Evaluated<'a> {
         let last = attribute.qualifiers.len().saturating_sub(1);
-        for (index, qualifier) in attribute.qualifiers.iter().enumerate() {
+        for (index, qualifier) in attribute.qualifiers.iter().enumerate().skip(first) {
             optional |= qualifier.optional;
             let tests_presence = attribute.presence_test && index == last;
             let ask = match (tests_presence, optional) {
@@ -255,9 +318,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Value::List(list) => {
                 let index = index_of(key)?;
                 return match usize::try_from(index).ok().and_then(|index| list.get(index)) {
-                    None if ask == Ask::Value => {
-                        Err(EvalError::new(ErrorKind::NoSuchIndex, format!("index out of bounds: {key}")))
-                    }
+                    None if ask == Ask::Value => Err(index_out_of_bounds(key)),
                     found => Ok(found),
                 };
             }
@@ -282,6 +343,11 @@ fn index_of(key: &Value<'_>) -> Result<i64, EvalError> {
         }
     };
     index.ok_or_else(|| EvalError::other(format!("unsupported index value {key} in list")))
+}
+
+#[cold]
+fn index_out_of_bounds(index: impl std::fmt::Display) -> EvalError {
+    EvalError::new(ErrorKind::NoSuchIndex, format!("index out of bounds: {index}"))
 }
 
 #[cold]

@@ -1,14 +1,24 @@
-//! Comprehensions.
+//! Comprehensions, other than `map` and `filter`.
 
 use std::ops::ControlFlow;
 
 use super::machine::{Evaluated, LIST_COST, Machine, Tested, Undecided};
-use super::node::{Attribute, Base, Collect, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier, Way};
+use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
 use super::trace::Tracer;
 use crate::value::{EvalError, List, Value};
 
-/// For how many elements a list has room at first.
-const FIRST_ELEMENTS: usize = 4;
+/// What a loop does for each element, once its variables are set.
+pub(super) trait Round<M> {
+    /// Does it; an error ends the loop.
+    fn run(&mut self, machine: &mut M) -> Result<ControlFlow<()>, EvalError>;
+}
+
+impl<M, F: FnMut(&mut M) -> Result<ControlFlow<()>, EvalError>> Round<M> for F {
+    #[inline(always)]
+    fn run(&mut self, machine: &mut M) -> Result<ControlFlow<()>, EvalError> {
+        self(machine)
+    }
+}
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
@@ -21,7 +31,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Some(init) => self.set_slot(fold.accumulator, init.clone()),
             None => self.unset_slot(fold.accumulator),
         }
-        self.for_each_round(&range, (fold.variable, fold.second_variable), |machine| machine.eval_round(fold))?;
+        let round = &mut |machine: &mut Self| machine.eval_round(fold);
+        self.for_each_round(&range, (fold.variable, fold.second_variable), round)?;
         self.eval(&fold.result)
     }
 
@@ -35,7 +46,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         };
         let mut is_decided = false;
         let mut undecided = Undecided::default();
-        self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
+        let mut round = |machine: &mut Self| {
             let asking = if it.decisive { 3 } else { 2 };
             if is_decided {
                 machine.charge_each(asking)?;
@@ -47,124 +58,65 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 other => undecided.add(other)?,
             }
             Ok(ControlFlow::Continue(()))
-        })?;
+        };
+        self.for_each_round(&range, (it.variable, it.second_variable), &mut round)?;
         self.charge(1)?;
         if is_decided { Ok(Tested::Is(it.decisive)) } else { undecided.or_else(!it.decisive) }
     }
 
-    /// `map` and `filter`: costs what the comprehension costs that they stand for. A round that adds reads the accumulator,
-    /// makes a list, and adds it; the result reads the accumulator once more.
-    #[inline(never)]
-    pub(super) fn eval_collect(&mut self, it: &'a Collect) -> Evaluated<'a> {
-        let mut range = Value::Null;
-        self.eval_into(&it.range, &mut range)?;
-        if matches!(range, Value::Unknown(_)) {
-            return Ok(range);
-        }
-        let mut elements = Vec::new();
-        let mut failed = None;
-        self.for_each_round(&range, (it.variable, it.second_variable), |machine| {
-            if let Some(condition) = &it.condition {
-                match machine.test(condition) {
-                    Ok(Tested::Is(true)) => {}
-                    Ok(Tested::Is(false)) => return Ok(ControlFlow::Continue(())),
-                    other => {
-                        failed = Some(undecided(other)?);
-                        return Ok(ControlFlow::Continue(()));
-                    }
-                }
-            }
-            machine.charge(1)?;
-            let element = or_error(machine.eval_collected(it))?;
-            machine.charge(it.list_cost)?;
-            machine.charge(1)?;
-            match element {
-                Value::Error(_) | Value::Unknown(_) => _ = failed.get_or_insert(element),
-                element => {
-                    if elements.is_empty() {
-                        elements = Vec::with_capacity(FIRST_ELEMENTS);
-                    }
-                    elements.push(element);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        self.charge(1)?;
-        match failed {
-            Some(Value::Error(error)) => Err(error),
-            Some(unknown) => Ok(unknown),
-            None if elements.is_empty() => Ok(Value::List(List::Borrowed(&[]))),
-            None => Ok(Value::list(elements)),
-        }
-    }
-
-    /// What a round adds.
-    #[inline]
-    fn eval_collected(&mut self, it: &'a Collect) -> Evaluated<'a> {
-        let Some(element) = it.element() else { return self.eval(&it.list) };
-        match &element.kind {
-            // Someone wants to hear of the list, too. It costs what is charged for it afterwards.
-            _ if T::ENABLED => self.eval_traced_element(it, element),
-            // What `filter` adds is the variable itself, which nobody needs any more in this round.
-            Kind::Attribute(attribute) if matches!(**attribute, Attribute { way: Way::Local, base: Base::Local(slot), .. } if slot == it.variable) =>
-            {
-                self.charge(1)?;
-                match self.take_slot(it.variable) {
-                    Some(Value::Error(error)) => Err(error),
-                    Some(value) => Ok(value),
-                    None => Ok(Value::Null),
-                }
-            }
-            _ => self.eval(element),
-        }
-    }
-
-    fn eval_traced_element(&mut self, it: &'a Collect, element: &'a Node) -> Evaluated<'a> {
-        let result = self.eval(element);
-        let single = result.clone().map(|value| match value {
-            unknown @ Value::Unknown(_) => unknown,
-            value => Value::list(vec![value]),
-        });
-        self.record_list(&it.list, it.list_cost, &single);
-        result
-    }
-
     /// Sets the variables for each element of a list or map and runs the round, until told to stop.
     #[inline]
-    fn for_each_round(
+    pub(super) fn for_each_round(
         &mut self,
         range: &Value<'a>,
         (variable, second): (usize, Option<usize>),
-        mut round: impl FnMut(&mut Self) -> Result<ControlFlow<()>, EvalError>,
+        round: &mut impl Round<Self>,
     ) -> Result<(), EvalError> {
         let mut outcome = Ok(());
-        let mut visit = |first: Value<'a>, other: Option<Value<'a>>| {
-            self.set_slot(variable, first);
-            if let (Some(second), Some(other)) = (second, other) {
-                self.set_slot(second, other);
-            }
-            match round(self).and_then(|flow| self.count_round().map(|()| flow)) {
-                Ok(flow) => flow,
-                Err(error) => {
-                    outcome = Err(error);
-                    ControlFlow::Break(())
+        match (range, second) {
+            (Value::List(List::Shaped(data, shape)), None) => {
+                let mut index = 0_usize;
+                while let Some(variable) = self.slot_mut(variable)
+                    && shape.read(*data, index, variable)
+                    && self.run_round(round, &mut outcome).is_continue()
+                {
+                    index = index.saturating_add(1);
                 }
             }
-        };
-        match range {
-            Value::List(list) if second.is_none() => list.for_each(|element| visit(element, None)),
-            Value::List(list) => {
+            (Value::List(list), None) => list.for_each(|element| {
+                self.set_slot(variable, element);
+                self.run_round(round, &mut outcome)
+            }),
+            (Value::List(list), Some(second)) => {
                 let mut index = 0_i64;
                 list.for_each(|element| {
-                    let flow = visit(Value::Int(index), Some(element));
+                    self.set_slot(variable, Value::Int(index));
+                    self.set_slot(second, element);
                     index = index.saturating_add(1);
-                    flow
+                    self.run_round(round, &mut outcome)
                 });
             }
-            Value::Map(map) => map.for_each(|key, value| visit(key, Some(value))),
-            other => return Err(not_iterable(other, second.is_some())),
+            (Value::Map(map), _) => map.for_each(|key, value| {
+                self.set_slot(variable, key);
+                if let Some(second) = second {
+                    self.set_slot(second, value);
+                }
+                self.run_round(round, &mut outcome)
+            }),
+            (other, _) => return Err(not_iterable(other, second.is_some())),
         }
         outcome
+    }
+
+    #[inline(always)]
+    fn run_round(&mut self, round: &mut impl Round<Self>, outcome: &mut Result<(), EvalError>) -> ControlFlow<()> {
+        match round.run(self).and_then(|flow| self.count_round().map(|()| flow)) {
+            Ok(flow) => flow,
+            Err(error) => {
+                *outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        }
     }
 
     fn eval_round(&mut self, fold: &'a Fold) -> Result<ControlFlow<()>, EvalError> {
@@ -226,7 +178,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 }
 
 /// An error that is not fatal is the accumulator's next value.
-fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
+pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
     match result {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
         other => other,
@@ -235,7 +187,7 @@ fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
 
 /// What a condition that is no truth value makes of the accumulator.
 #[cold]
-fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
+pub(super) fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
     match condition.map(Value::from) {
         Ok(unknown @ Value::Unknown(_)) => Ok(unknown),
         Ok(_) => Ok(Value::Error(EvalError::no_such_overload())),

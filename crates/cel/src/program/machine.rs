@@ -6,7 +6,7 @@ use std::mem;
 
 use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
-use super::{Activation, Limits, Program};
+use super::{Activation, Evaluation, Limits, Program, Verdict};
 use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
 
@@ -165,6 +165,19 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
+    /// Where a variable's value is to be written.
+    #[inline(always)]
+    pub(super) fn slot_mut(&mut self, index: usize) -> Option<&mut Value<'a>> {
+        let slot = self.slots.get_mut(index)?;
+        if matches!(slot, Slot::Unset) {
+            *slot = Slot::Set(Value::Null);
+        }
+        match slot {
+            Slot::Set(value) => Some(value),
+            Slot::Unset => None,
+        }
+    }
+
     pub(super) fn take_slot(&mut self, index: usize) -> Option<Value<'a>> {
         match self.slots.get_mut(index).map(|slot| mem::replace(slot, Slot::Unset)) {
             Some(Slot::Set(value)) => Some(value),
@@ -210,15 +223,47 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         self.tracer.record(node.id, self.cost.saturating_add(cost), result);
     }
 
-    /// The value of the whole expression. Most are predicates.
+    /// The value of the whole expression, and what it cost. Most are predicates.
     #[inline(always)]
-    pub(super) fn eval_root(&mut self, node: &'a Node) -> Evaluated<'a> {
-        let is_predicate = match &node.kind {
-            Kind::Call(call) => call.question.is_some(),
-            Kind::Equality(_) | Kind::And(_) | Kind::Or(_) | Kind::Quantifier(_) => true,
-            _ => false,
-        };
-        if is_predicate && !T::ENABLED { self.test(node).map(Value::from) } else { self.eval(node) }
+    pub(super) fn evaluate(&mut self, node: &'a Node) -> Evaluation<'a> {
+        if let (Kind::Attribute(attribute), false) = (&node.kind, T::ENABLED) {
+            // The value is written to where it stays.
+            let mut evaluation = Evaluation { result: Ok(Value::Null), cost: 0 };
+            let outcome = match &mut evaluation.result {
+                Ok(out) => self.eval_attribute_into(attribute, out),
+                Err(_) => Ok(()),
+            };
+            if let Err(error) = outcome {
+                evaluation.result = Err(error);
+            }
+            evaluation.cost = self.cost;
+            return evaluation;
+        }
+        let result = self.eval_root(node);
+        Evaluation { result, cost: self.cost }
+    }
+
+    #[inline(always)]
+    fn eval_root(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match &node.kind {
+            Kind::Call(call) if call.question.is_some() && !T::ENABLED => self.test_call(call),
+            Kind::Equality(it) if !T::ENABLED => self.test_equality(it),
+            Kind::And(terms) if !T::ENABLED => self.test_logic(terms, false),
+            Kind::Or(terms) if !T::ENABLED => self.test_logic(terms, true),
+            Kind::Quantifier(it) if !T::ENABLED => self.test_quantifier(it),
+            _ => return self.eval(node),
+        }
+        .map(Value::from)
+    }
+
+    /// The answer of the whole expression, if it is a predicate.
+    #[inline(always)]
+    pub(super) fn judge_root(&mut self, node: &'a Node) -> Verdict {
+        match self.test(node) {
+            Ok(Tested::Is(true)) => Verdict::True,
+            Ok(Tested::Is(false)) => Verdict::False,
+            _ => Verdict::CannotTell,
+        }
     }
 
     /// Whether a predicate holds.

@@ -34,7 +34,8 @@ impl Node {
                     QualifierKey::Attribute(key) => attribute(key),
                 })
                 .sum();
-            base + it.qualifiers.capacity() * size_of::<Qualifier>() + keys
+            let texts = it.text_path().map_or(0, size_of_val);
+            base + it.qualifiers.capacity() * size_of::<Qualifier>() + keys + texts
         }
         fn constant(value: &Value<'_>) -> usize {
             match value {

@@ -67,6 +67,8 @@ pub(super) struct Computed {
 pub(super) struct Attribute {
     pub(super) base: Base,
     pub(super) qualifiers: Vec<Qualifier>,
+    /// The keys, as long as all of them are constant texts.
+    texts: Vec<Str<'static>>,
     /// `has(…)`: the last qualifier only asks.
     pub(super) presence_test: bool,
     /// How much there is to it.
@@ -95,7 +97,7 @@ impl Attribute {
             Base::Variable(_) => Way::Variable,
             _ => Way::Any,
         };
-        Attribute { base, qualifiers: Vec::new(), presence_test: false, way }
+        Attribute { base, qualifiers: Vec::new(), texts: Vec::new(), presence_test: false, way }
     }
 
     pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
@@ -103,19 +105,46 @@ impl Attribute {
             QualifierKey::Constant(_) => true,
             QualifierKey::Attribute(key) => key.way == Way::Local,
         };
-        let is_text = matches!(&key, QualifierKey::Constant(Value::String(_)));
+        let text = match &key {
+            QualifierKey::Constant(Value::String(text)) => Some(text),
+            _ => None,
+        };
         self.way = match self.way {
             _ if optional || !is_plain => Way::Any,
-            Way::Variable if is_text => Way::Field,
+            Way::Variable if text.is_some() => Way::Field,
             Way::Any => Way::Any,
             _ => Way::Path,
         };
+        if let Some(text) = text
+            && self.way != Way::Any
+            && self.texts.len() == self.qualifiers.len()
+        {
+            self.texts.push(text.clone());
+        }
         self.qualifiers.push(Qualifier { key, optional });
+    }
+
+    /// The keys, if all of them are constant texts.
+    #[inline(always)]
+    pub(super) fn text_path(&self) -> Option<&[Str<'static>]> {
+        let is_complete = self.texts.len() == self.qualifiers.len() && !self.texts.is_empty();
+        is_complete.then_some(self.texts.as_slice())
     }
 
     /// What reading a path costs: 1 for each key, and 1 for the variable.
     pub(super) fn path_cost(&self) -> u64 {
         (self.qualifiers.len() as u64).saturating_add(1)
+    }
+
+    /// The first key, if it is the index of an element that must be there.
+    pub(super) fn first_index(&self) -> Option<usize> {
+        match self.qualifiers.as_slice() {
+            [_] if self.presence_test => None,
+            [Qualifier { key: QualifierKey::Constant(Value::Int(index)), optional: false }, ..] => {
+                usize::try_from(*index).ok()
+            }
+            _ => None,
+        }
     }
 
     /// Makes it a question whether the last key is there.
@@ -287,6 +316,8 @@ pub(super) struct Collect {
     /// The list of one element that a round adds, and what making it costs.
     pub(super) list: Node,
     pub(super) list_cost: u64,
+    /// That element is the variable itself.
+    pub(super) adds_variable: bool,
 }
 
 impl Collect {

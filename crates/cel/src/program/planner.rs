@@ -9,7 +9,7 @@ use super::call;
 use super::machine::LIST_COST;
 use super::node::{
     Attribute, Base, CallNode, Code, Collect, Computed, Conditional, Element, Entry, Equality, EqualityText, Fold,
-    FoldCondition, FoldStep, Kind, Member, Node, QualifierKey, Quantifier, Question, QuestionTest, StructNode,
+    FoldCondition, FoldStep, Kind, Member, Node, QualifierKey, Quantifier, Question, QuestionTest, StructNode, Way,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
@@ -342,7 +342,10 @@ impl<'t> Planner<'t> {
             list.kind = Kind::List([Element { value: element, optional: false }].into());
         }
         self.scopes.truncate(depth);
-        let collect = Collect { range, variable, second_variable, condition, list, list_cost };
+        let mut collect =
+            Collect { range, variable, second_variable, condition, list, list_cost, adds_variable: false };
+        collect.adds_variable = matches!(collect.element(), Some(Node { kind: Kind::Attribute(element), .. })
+            if matches!(**element, Attribute { way: Way::Local, base: Base::Local(slot), .. } if slot == variable));
         Ok(Kind::Collect(Box::new(collect)))
     }
 

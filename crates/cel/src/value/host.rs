@@ -66,6 +66,29 @@ pub trait MapShape: fmt::Debug + Send + Sync {
     /// The value under a key.
     fn get<'v>(&'v self, data: &'v HostData, key: &Value<'_>) -> Option<Value<'v>>;
 
+    /// Reads the value at the end of a path to where it is needed. Answers what one [`get`](Self::get) after the other does, only
+    /// faster; or says that it cannot tell.
+    fn read_path<'v>(&'v self, data: &'v HostData, path: &[Str<'_>], out: &mut Value<'v>) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        let mut value = self.get(data, &Value::str(first));
+        for key in rest {
+            value = match &value {
+                Some(Value::Map(map)) => map.get(&Value::str(key)),
+                _ => return false,
+            };
+        }
+        value.map(|value| *out = value).is_some()
+    }
+
+    /// The text at the end of a path, if it can be lent.
+    fn text_at<'v>(&'v self, data: &'v HostData, path: &[Str<'_>]) -> Option<&'v str> {
+        let mut value = Value::Null;
+        match (self.read_path(data, path, &mut value), value) {
+            (true, Value::String(Str::Borrowed(text))) => Some(text),
+            _ => None,
+        }
+    }
+
     /// The key is there.
     fn contains(&self, data: &HostData, key: &Value<'_>) -> bool {
         self.get(data, key).is_some()
@@ -87,6 +110,11 @@ pub trait ListShape: fmt::Debug + Send + Sync {
 
     /// The element at an index.
     fn get<'v>(&'v self, data: &'v HostData, index: usize) -> Option<Value<'v>>;
+
+    /// Reads the element at an index to where it is needed, or says that there is none. Answers what [`get`](Self::get) does; only faster.
+    fn read<'v>(&'v self, data: &'v HostData, index: usize, out: &mut Value<'v>) -> bool {
+        self.get(data, index).map(|value| *out = value).is_some()
+    }
 
     /// Shows each element in order, until told to stop.
     fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>) -> ControlFlow<()>) {

@@ -2,11 +2,12 @@
 
 use cel::cost::{self, NoHints};
 use cel::env::Env;
-use cel::program::{Activation, Limits, Program};
+use cel::program::{Activation, Evaluation, Limits, Program};
 use cel::value::Value;
 use serde::Deserialize;
 
 use crate::answer::Answer;
+use crate::listed;
 use crate::suite::Outcome;
 use crate::typed_json::decode;
 
@@ -50,7 +51,13 @@ impl Case {
             ..Answer::default()
         };
         let input = Input(self.input.iter().map(|(name, value)| (name.as_str(), decode(value).unwrap())).collect());
-        answer.with_evaluation(&program.eval_within(&input, Limits::cost(COST_LIMIT)))
+        let limits = Limits::cost(COST_LIMIT);
+        let evaluation = program.eval_within(&input, limits);
+        assert_eq!(program.verdict_within(&input, limits), evaluation.verdict(), "{}", self.expr);
+        let listed = listed::evaluate(&program, &input, limits);
+        let shown = |evaluation: &Evaluation<'_>| format!("{:?}", evaluation.result.as_ref().map(ToString::to_string));
+        assert_eq!((shown(&listed), listed.cost), (shown(&evaluation), evaluation.cost), "{}", self.expr);
+        answer.with_evaluation(&evaluation)
     }
 }
 

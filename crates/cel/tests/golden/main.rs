@@ -17,6 +17,7 @@
 
 mod case;
 mod environment;
+mod listed;
 mod suite;
 
 // How answers are recorded is told once, in the crate that also answers so; this crate must not depend on it.

@@ -16,6 +16,8 @@
 
 mod expression;
 mod input;
+#[path = "../golden/listed.rs"]
+mod listed;
 
 use std::sync::LazyLock;
 
@@ -97,7 +99,8 @@ proptest! {
         }
     }
 
-    /// The same program on the same input gives the same answer at the same cost, whatever happened before, traced or not;
+    /// The same program on the same input gives the same answer at the same cost, whatever happened before, traced or not, as a
+    /// whole or element by element;
     /// with a limit, it either gives that answer or says that the limit was exceeded.
     #[test]
     fn an_evaluation_is_deterministic((expression, input) in bytes(), limit in 0..200_u64) {
@@ -110,6 +113,11 @@ proptest! {
         for again in [first.eval(&input), second.eval(&input), second.trace(&input, Limits::NONE).0] {
             prop_assert_eq!(shown(&answer), shown(&again), "{}", text);
             prop_assert_eq!(answer.cost, again.cost, "{}", text);
+        }
+        for limits in [Limits::NONE, Limits::cost(limit)] {
+            let (evaluation, listed) = (first.eval_within(&input, limits), listed::evaluate(&first, &input, limits));
+            prop_assert_eq!((shown(&evaluation), evaluation.cost), (shown(&listed), listed.cost), "{}", text);
+            prop_assert_eq!(first.verdict_within(&input, limits), evaluation.verdict(), "{}", text);
         }
         if matches!(&limited.result, Err(error) if error.kind() == ErrorKind::CostLimit) {
             prop_assert!(limited.cost > limit, "{}", text);

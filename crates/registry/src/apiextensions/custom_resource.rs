@@ -24,6 +24,7 @@ use api::json_path::JsonPath;
 use api::names;
 use api::structural_schema::Schema;
 use api::types::GivenEmpty;
+use cel_kubernetes::environments::Languages;
 
 use self::correlation::Correlated;
 use self::rules::Rules;
@@ -83,7 +84,7 @@ impl CustomResource {
     ///
     /// # Errors
     /// The definition has no such version, or its schema cannot be read.
-    pub fn new(definition: &Value, version: &str) -> Result<Self, String> {
+    pub fn new(definition: &Value, version: &str, languages: &Languages) -> Result<Self, String> {
         let spec = definition.field("spec");
         let found = spec.list("versions").iter().find(|it| it.text("name") == version);
         let found = found.ok_or_else(|| format!("the definition has no version {version}"))?;
@@ -105,7 +106,7 @@ impl CustomResource {
             has_status: subresources.has("status"),
             scale: subresources.optional("scale").map(Scale::read),
             patterns: checker::patterns_of(&schema),
-            rules: rules::compile(&schema),
+            rules: rules::compile(&schema, languages),
             selectable_fields: selectable.collect(),
             schema,
         })

@@ -10,7 +10,7 @@ use api::names;
 
 use super::addresses;
 use super::pod::probes::{validate_port, validate_port_number};
-use crate::document::{Edit, Read};
+use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, invalid};
 use crate::strategy::Strategy;
@@ -23,10 +23,6 @@ const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
 pub(crate) const STRATEGY: Strategy = Strategy {
-    prepare_create: |service, _| {
-        service.unset("status");
-        fill_addresses(service);
-    },
     validate_create: |service, _, errors| {
         // Addresses are handed out before the rest is looked at.
         validate_addresses(service, None, &Path::new("spec"), errors);
@@ -35,10 +31,6 @@ pub(crate) const STRATEGY: Strategy = Strategy {
         }
         meta::validate(service, true, names::dns1123_label, errors);
         validate(service, None, errors);
-    },
-    prepare_update: |service, old, _| {
-        service.set("status", old.field("status").clone());
-        fill_addresses(service);
     },
     validate_update: |service, old, _, errors| {
         meta::validate_update(service, old, errors);
@@ -55,15 +47,6 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     },
     ..generic::WITH_STATUS
 };
-
-/// The list of addresses follows the one address.
-fn fill_addresses(service: &mut Value) {
-    let spec = service.make("spec");
-    let address = spec.text("clusterIP").to_owned();
-    if !address.is_empty() && spec.list("clusterIPs").is_empty() {
-        spec.set("clusterIPs", vec![Value::from(address)]);
-    }
-}
 
 fn kind(service: &Value) -> &str {
     service.field("spec").text("type")

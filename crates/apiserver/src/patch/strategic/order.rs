@@ -5,7 +5,7 @@
 
 use api::json::{Object, Value};
 
-use super::{DIRECTIVE, ELEMENT_ORDER, Meta, Schema, failed, go_text, merge_lists, no_merge_key, without_directives};
+use super::{DIRECTIVE, ELEMENT_ORDER, Meta, Schema, failed, merge_lists, no_merge_key, without_directives};
 use crate::status::{Failure, Result};
 
 /// Merges the lists whose order the patch sets.
@@ -81,8 +81,8 @@ fn check_order(patch: &[Value], order: &[Value], merge_key: &str) -> Result<()> 
     let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
     Err(failed(format!(
         "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
-        go_text(&patch),
-        go_text(&order)
+        api::go_text::plain(&patch),
+        api::go_text::plain(&order)
     )))
 }
 

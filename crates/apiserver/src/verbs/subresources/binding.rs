@@ -66,7 +66,11 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
         };
         let found = metadata::text(pod, "uid");
         if !uid.is_empty() && uid != found {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
+                pod_call.target.namespace
+            );
             return Err(Failure::conflict(pods, &name, &why));
         }
         if metadata::is_deleting(pod) {

@@ -6,6 +6,7 @@ use super::super::Call;
 use super::super::create::normalize;
 use super::super::delete::{DeleteOptions, delete_object};
 use super::super::modify::{Decision, modify};
+use super::super::ownership;
 use crate::answer::Answer;
 use crate::chance;
 use crate::metadata;
@@ -123,19 +124,47 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
             };
             return Err(refuse(cause, None));
         }
+        let (old, generation) = (budget, number(&["metadata", "generation"]));
         let mut budget = budget.clone();
         if let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) {
             status.insert("disruptionsAllowed", allowed.saturating_sub(1));
+            if allowed == 1 {
+                let conditions = status.get_or_insert("conditions", || Value::Array(Vec::new()));
+                exhausted(conditions, generation);
+            }
             let disrupted = status.get_or_insert("disruptedPods", Value::object);
             if let Some(disrupted) = disrupted.as_object_mut() {
                 disrupted.insert(pod, chance::now().to_string());
             }
         }
         normalize(&budget_call, &mut budget);
+        if let Some(managed_fields) = ownership::update_by(&budget_call, "kube-apiserver", old, &budget, "status") {
+            metadata::set(&mut budget, "managedFields", managed_fields);
+            crate::apply::keep_times(&mut budget, old);
+        }
         Ok(Decision::Put(budget))
     })
     .await?;
     Ok(())
+}
+
+/// Says that nothing more is allowed.
+fn exhausted(conditions: &mut Value, generation: i64) {
+    const KIND: &str = "DisruptionAllowed";
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let known = conditions.iter().position(|it| it.str_at(&["type"]) == Some(KIND));
+    let is_false = |it: &Value| it.str_at(&["status"]) == Some("False");
+    let since = known.and_then(|at| conditions.get(at)).filter(|it| is_false(it));
+    let since = since.and_then(|it| it.str_at(&["lastTransitionTime"])).map(ToOwned::to_owned);
+    let condition = api::json!({
+        "type": KIND, "status": "False", "observedGeneration": generation,
+        "lastTransitionTime": (since.unwrap_or_else(|| chance::now().to_string())),
+        "reason": "InsufficientPods", "message": ""
+    });
+    match known.and_then(|at| conditions.get_mut(at)) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
 }
 
 /// Says in the pod's status why it goes.

@@ -109,10 +109,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
             let applied = write(&manager, now).apply(old, &config, force).map_err(apply::refused)?;
             let scale = applied.object.unwrap_or_else(|| old.clone());
             check_name(call, &scale)?;
-            Ok((
-                decode(Payload { value: scale, duplicates: Vec::new() }, FieldValidation::Ignore)?.0,
-                applied.managed_fields,
-            ))
+            Ok((decode(Payload::of(scale), FieldValidation::Ignore)?.0, applied.managed_fields))
         });
         return Ok(answer.await?.with_warnings(complaints));
     }
@@ -126,7 +123,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
                 strategic_merge_patch(old, &call.body, of)?.0
             }
         };
-        let scale = decode(Payload { value: patched, duplicates: Vec::new() }, FieldValidation::Ignore)?.0;
+        let scale = decode(Payload::of(patched), FieldValidation::Ignore)?.0;
         Ok(updated(&manager, now, old, scale))
     })
     .await

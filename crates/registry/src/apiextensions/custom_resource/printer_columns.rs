@@ -14,10 +14,10 @@ use api::json::Value;
 use api::json_path::{Item, JsonPath};
 use api::structural_schema::Schema;
 use api::time::Timestamp;
-use cel::program::{Evaluation, Limits};
-use cel::value::{ErrorKind, Value as CelValue};
-use cel_kubernetes::compile::Compiled;
-use cel_kubernetes::environments::Dialect;
+use cel::program::{Limits, ListEvaluation};
+use cel::value::{ErrorKind, EvalError, Value as CelValue};
+use cel_kubernetes::compile::{Compiled, Environment};
+use cel_kubernetes::environments::Languages;
 use cel_kubernetes::environments::printer_column::{self, LIMITS, Object};
 use cel_kubernetes::schema::TypedSchema;
 
@@ -50,7 +50,33 @@ pub struct Column {
     pub description: String,
     /// 0 is always shown, more in the wide form.
     pub priority: i64,
+    cells: CellType,
     source: Source,
+}
+
+/// What the cells of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CellType {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+    Date,
+    /// Not a type that a column can have.
+    Other,
+}
+
+impl CellType {
+    fn of(name: &str) -> Self {
+        match name {
+            "string" => Self::Text,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            "date" => Self::Date,
+            _ => Self::Other,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -120,6 +146,8 @@ pub struct Request<'r> {
     pub tallies: Vec<Tally>,
     /// A clock that does not go back.
     pub clock: &'r dyn Fn() -> Duration,
+    /// Where texts are put together, one cell after the other.
+    text: String,
 }
 
 impl std::fmt::Debug for Request<'_> {
@@ -131,7 +159,7 @@ impl std::fmt::Debug for Request<'_> {
 impl<'r> Request<'r> {
     /// With a whole budget and nothing done.
     pub fn new(now: Timestamp, cost: u64, clock: &'r dyn Fn() -> Duration) -> Self {
-        Self { now, budget: Budget::new(cost), tallies: Vec::new(), clock }
+        Self { now, budget: Budget::new(cost), tallies: Vec::new(), clock, text: String::new() }
     }
 }
 
@@ -141,7 +169,7 @@ impl Columns {
     /// The table ends before the first column that cannot be compiled, which the second result names. Columns with an
     /// expression are left out where those are not allowed.
     #[must_use]
-    pub fn of_version(version: &Value, allows_expressions: bool) -> (Self, Option<String>) {
+    pub fn of_version(version: &Value, allows_expressions: bool, languages: &Languages) -> (Self, Option<String>) {
         let shown: Vec<&Value> = version
             .list("additionalPrinterColumns")
             .iter()
@@ -151,15 +179,15 @@ impl Columns {
             let age = api::json!({
                 "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE
             });
-            return Self::new(&[&age], None);
+            return Self::new(&[&age], None, languages);
         }
         let schema = version.field("schema").optional("openAPIV3Schema");
-        Self::new(&shown, schema)
+        Self::new(&shown, schema, languages)
     }
 
     /// The columns of a table, typed by the schema of the objects.
     #[must_use]
-    pub fn new(definitions: &[&Value], schema: Option<&Value>) -> (Self, Option<String>) {
+    pub fn new(definitions: &[&Value], schema: Option<&Value>, languages: &Languages) -> (Self, Option<String>) {
         let mut columns = Self { columns: Vec::with_capacity(definitions.len()), schema: None };
         let mut environment = None;
         for definition in definitions {
@@ -171,7 +199,7 @@ impl Columns {
                 }
             } else {
                 if environment.is_none() {
-                    match typed(schema) {
+                    match typed(schema, languages) {
                         Ok((schema, made)) => (columns.schema, environment) = (Some(schema), Some(made)),
                         Err(error) => return (columns, Some(compilation_error(&error))),
                     }
@@ -196,6 +224,7 @@ impl Columns {
                 format: definition.text("format").to_owned(),
                 description,
                 priority: definition.int("priority"),
+                cells: CellType::of(definition.text("type")),
                 source,
             });
         }
@@ -219,7 +248,7 @@ impl Columns {
             let cell = match &column.source {
                 Source::Path(path) => {
                     before = None;
-                    path_cell(path.find_first(object), &column.column_type, request.now)
+                    path_cell(path.find_first(object), column.cells, request.now, &mut request.text)
                 }
                 Source::Expression { program, .. } => {
                     let Some(schema) = &self.schema else { continue };
@@ -230,7 +259,8 @@ impl Columns {
                     }
                     let start = before.unwrap_or_else(|| (request.clock)());
                     let input = Object { schema, document: object };
-                    let cell = expression_cell(program, &input, column, request.now, &mut request.budget, tally);
+                    let printed = Printing { column, now: request.now, text: &mut request.text };
+                    let cell = expression_cell(program, &input, printed, &mut request.budget, tally);
                     let end = (request.clock)();
                     tally.time = tally.time.saturating_add(end.saturating_sub(start));
                     before = Some(end);
@@ -270,33 +300,35 @@ fn compilation_error(error: &str) -> String {
     format!("CEL compilation error {}", quote(error))
 }
 
-fn typed(schema: Option<&Value>) -> Result<(TypedSchema, cel_kubernetes::compile::Environment), String> {
+fn typed(schema: Option<&Value>, languages: &Languages) -> Result<(TypedSchema, Environment), String> {
     let no_type = || "the schema gives the object no type".to_owned();
     let schema = Schema::from_value(schema.ok_or_else(no_type)?).map_err(|error| error.to_string())?;
     let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME).ok_or_else(no_type)?;
-    let environment = printer_column::environment(Dialect::CELPLANE, &typed).map_err(|error| error.to_string())?;
+    let environment = languages.celplane().and_then(|language| printer_column::environment_in(language, &typed));
+    let environment = environment.map_err(|error| error.to_string())?;
     Ok((typed, environment))
 }
 
-fn path_cell(found: Option<Item<'_>>, column_type: &str, now: Timestamp) -> Value {
+fn path_cell(found: Option<Item<'_>>, cells: CellType, now: Timestamp, text: &mut String) -> Value {
     let Some(found) = found else { return Value::Null };
-    if column_type == "string" {
+    if cells == CellType::Text {
         return match found {
             Item::Value(Value::Null) => "<no value>".into(),
+            Item::Value(value @ Value::String(_)) => value.clone(),
             found => {
-                let mut text = String::new();
-                found.print(&mut text);
-                text.into()
+                text.clear();
+                found.print(text);
+                text.as_str().into()
             }
         };
     }
     let Item::Value(value) = found else { return Value::Null };
-    match (column_type, value) {
-        ("integer", Value::Int(number)) => (*number).into(),
-        ("integer", Value::Float(number)) => go_integer(number.get()).into(),
-        ("number", Value::Int(_) | Value::Float(_)) => value.as_f64().unwrap_or_default().into(),
-        ("boolean", Value::Bool(truth)) => (*truth).into(),
-        ("date", Value::String(text)) => match text.as_str() {
+    match (cells, value) {
+        (CellType::Integer, Value::Int(number)) => (*number).into(),
+        (CellType::Integer, Value::Float(number)) => go_integer(number.get()).into(),
+        (CellType::Number, Value::Int(_) | Value::Float(_)) => value.as_f64().unwrap_or_default().into(),
+        (CellType::Boolean, Value::Bool(truth)) => (*truth).into(),
+        (CellType::Date, Value::String(text)) => match text.as_str() {
             // Kubernetes: these texts stand for no time.
             "" | "null" => "<unknown>".into(),
             text => Timestamp::parse(text).map_or_else(|_| "<invalid>".to_owned(), |time| age(time, now)).into(),
@@ -324,30 +356,35 @@ fn age(time: Timestamp, now: Timestamp) -> String {
     human_duration(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
+/// What a value becomes a cell by.
+struct Printing<'p> {
+    column: &'p Column,
+    now: Timestamp,
+    text: &'p mut String,
+}
+
 fn expression_cell(
     program: &Compiled,
     input: &Object<'_>,
-    column: &Column,
-    now: Timestamp,
+    printing: Printing<'_>,
     budget: &mut Budget,
     tally: &mut Tally,
 ) -> Value {
     let limit = LIMITS.runtime_cost.min(budget.left);
-    let Evaluation { result, cost } = program.eval_within(input, Limits::cost(limit));
+    let mut cell = Value::Null;
+    let (failure, cost) = print(program, input, limit, printing, &mut cell);
     tally.evaluations = tally.evaluations.saturating_add(1);
     tally.cost = tally.cost.saturating_add(cost);
     budget.left = budget.left.saturating_sub(cost);
-    let error = match result {
-        Ok(value) => match typed_cell(&value, &column.column_type, now) {
-            Ok(cell) => return cell,
-            Err(message) => message,
-        },
-        Err(error) if error.kind() == ErrorKind::CostLimit && limit < LIMITS.runtime_cost => {
+    let error = match failure {
+        None => return cell,
+        Some(Misprint::Value(message)) => message,
+        Some(Misprint::Evaluation(error)) if error.kind() == ErrorKind::CostLimit && limit < LIMITS.runtime_cost => {
             budget.left = 0;
             budget.is_exceeded = true;
             "the cost budget of the request's tables is exceeded".to_owned()
         }
-        Err(error) => error.to_string(),
+        Some(Misprint::Evaluation(error)) => error.to_string(),
     };
     tally.errors = tally.errors.saturating_add(1);
     if tally.first_error.is_none() {
@@ -362,30 +399,76 @@ fn expression_cell(
     Value::Null
 }
 
-/// The cell of a value; the error says that the value is none of the column's type.
-fn typed_cell(value: &CelValue<'_>, column_type: &str, now: Timestamp) -> Result<Value, String> {
-    let misfit = || format!("a value of type {} does not fit a column of type {column_type}", value.type_name());
-    match (column_type, value) {
-        (_, CelValue::Null | CelValue::Optional(None)) => Ok(Value::Null),
-        (_, CelValue::Error(error)) => Err(error.to_string()),
-        (_, CelValue::Optional(Some(value))) => typed_cell(value, column_type, now),
-        ("string", CelValue::String(text)) => Ok(text.as_str().into()),
-        ("string", value) => text::of(value).map(Value::from),
-        ("integer", CelValue::Int(number)) => Ok((*number).into()),
-        ("integer", CelValue::Uint(number)) => i64::try_from(*number).map(Value::from).map_err(|_| misfit()),
-        ("number", CelValue::Int(number)) => Ok(Value::Int(*number)),
-        #[expect(clippy::cast_precision_loss, reason = "the nearest float is what a number column shows")]
-        ("number", CelValue::Uint(number)) => Ok((*number as f64).into()),
-        ("number", CelValue::Double(number)) if number.is_finite() => Ok((*number).into()),
-        ("boolean", CelValue::Bool(truth)) => Ok((*truth).into()),
-        ("date", CelValue::Timestamp(time)) => {
-            let time = Timestamp { seconds: time.seconds(), nanos: time.subsecond_nanoseconds() };
-            Ok(age(time, now).into())
+/// Why a cell stays empty.
+enum Misprint {
+    /// There is no value.
+    Evaluation(EvalError),
+    /// The value does not fit.
+    Value(String),
+}
+
+/// Evaluates and prints; gives back what it cost.
+fn print(
+    program: &Compiled,
+    input: &Object<'_>,
+    limit: u64,
+    mut printing: Printing<'_>,
+    cell: &mut Value,
+) -> (Option<Misprint>, u64) {
+    let limits = Limits::cost(limit);
+    if printing.column.cells != CellType::Text || !program.makes_list() {
+        let evaluation = program.eval_within(input, limits);
+        let failure = match &evaluation.result {
+            Ok(value) => printing.print(value, cell).err().map(Misprint::Value),
+            Err(error) => Some(Misprint::Evaluation(error.clone())),
+        };
+        return (failure, evaluation.cost);
+    }
+    // A list that is only printed need not be made.
+    printing.text.clear();
+    let mut printer = text::Printer::new(printing.text);
+    let ListEvaluation { result, cost } = program.eval_list(input, limits, &mut printer);
+    let failure = match result {
+        Ok(None) => printer.finish().map(|text| *cell = text.into()).err().map(Misprint::Value),
+        Ok(Some(value)) => printing.print(&value, cell).err().map(Misprint::Value),
+        Err(error) => Some(Misprint::Evaluation(error)),
+    };
+    (failure, cost)
+}
+
+impl Printing<'_> {
+    /// Makes a value a cell; the error says that the value is none of the column's type.
+    fn print(&mut self, value: &CelValue<'_>, cell: &mut Value) -> Result<(), String> {
+        let of = &self.column.column_type;
+        let misfit = || format!("a value of type {} does not fit a column of type {of}", value.type_name());
+        match (self.column.cells, value) {
+            (_, CelValue::Null | CelValue::Optional(None)) => {}
+            (_, CelValue::Error(error)) => return Err(error.to_string()),
+            (_, CelValue::Optional(Some(value))) => return self.print(value, cell),
+            (CellType::Text, CelValue::String(text)) => *cell = text.as_str().into(),
+            (CellType::Text, value) => {
+                self.text.clear();
+                text::write(self.text, value)?;
+                *cell = self.text.as_str().into();
+            }
+            (CellType::Integer | CellType::Number, CelValue::Int(number)) => *cell = Value::Int(*number),
+            (CellType::Integer, CelValue::Uint(number)) => {
+                *cell = i64::try_from(*number).map_err(|_| misfit())?.into();
+            }
+            #[expect(clippy::cast_precision_loss, reason = "the nearest float is what a number column shows")]
+            (CellType::Number, CelValue::Uint(number)) => *cell = (*number as f64).into(),
+            (CellType::Number, CelValue::Double(number)) if number.is_finite() => *cell = (*number).into(),
+            (CellType::Boolean, CelValue::Bool(truth)) => *cell = (*truth).into(),
+            (CellType::Date, CelValue::Timestamp(time)) => {
+                let time = Timestamp { seconds: time.seconds(), nanos: time.subsecond_nanoseconds() };
+                *cell = age(time, self.now).into();
+            }
+            (CellType::Date, CelValue::String(text)) => {
+                let time = Timestamp::parse(text).map_err(|error| error.to_string())?;
+                *cell = age(time, self.now).into();
+            }
+            _ => return Err(misfit()),
         }
-        ("date", CelValue::String(text)) => {
-            let time = Timestamp::parse(text).map_err(|error| error.to_string())?;
-            Ok(age(time, now).into())
-        }
-        _ => Err(misfit()),
+        Ok(())
     }
 }

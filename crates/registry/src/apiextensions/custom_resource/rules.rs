@@ -13,7 +13,7 @@ use cel::program::Evaluation;
 use cel::value::{ErrorKind, Value as CelValue};
 use cel_kubernetes::compile::{Compiled, ResultRule};
 use cel_kubernetes::environments::validation_rule::Change;
-use cel_kubernetes::environments::{Dialect, validation_rule};
+use cel_kubernetes::environments::{Languages, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
 
@@ -55,28 +55,29 @@ struct Rule {
 }
 
 /// Compiles the rules of a schema; none if it has none.
-pub(super) fn compile(schema: &Schema) -> Option<Rules> {
-    build(schema, schema, true)
+pub(super) fn compile(schema: &Schema, languages: &Languages) -> Option<Rules> {
+    build(schema, schema, true, languages)
 }
 
 /// `schema` has the rules, `node` the types: they differ inside `allOf`.
-fn build(schema: &Schema, node: &Schema, is_resource: bool) -> Option<Rules> {
+fn build(schema: &Schema, node: &Schema, is_resource: bool, languages: &Languages) -> Option<Rules> {
     let items = match (schema.items_schema(), node.items_schema()) {
-        (Some(schema), Some(node)) => build(schema, node, node.x_embedded_resource).map(Box::new),
+        (Some(schema), Some(node)) => build(schema, node, node.x_embedded_resource, languages).map(Box::new),
         _ => None,
     };
     let mut properties = BTreeMap::new();
     for (name, property) in &schema.properties {
         let Some(node) = node.properties.get(name) else { continue };
-        if let Some(rules) = build(property, node, node.x_embedded_resource) {
+        if let Some(rules) = build(property, node, node.x_embedded_resource, languages) {
             properties.insert(name.clone(), rules);
         }
     }
     let other = match (schema.additional_properties_schema(), node.additional_properties_schema()) {
-        (Some(schema), Some(node)) => build(schema, node, node.x_embedded_resource).map(Box::new),
+        (Some(schema), Some(node)) => build(schema, node, node.x_embedded_resource, languages).map(Box::new),
         _ => None,
     };
-    let all_of: Vec<Rules> = schema.all_of.iter().filter_map(|part| build(part, node, is_resource)).collect();
+    let all_of: Vec<Rules> =
+        schema.all_of.iter().filter_map(|part| build(part, node, is_resource, languages)).collect();
     let is_empty = schema.x_validations.is_empty()
         && items.is_none()
         && properties.is_empty()
@@ -92,7 +93,7 @@ fn build(schema: &Schema, node: &Schema, is_resource: bool) -> Option<Rules> {
             // What has no type is invisible to rules.
             None => return None,
             Some(typed) => {
-                match compile_here(&schema.x_validations, node, &typed) {
+                match compile_here(&schema.x_validations, node, &typed, languages) {
                     Ok(here) => rules.here = here,
                     Err(error) => rules.broken = Some(error),
                 }
@@ -113,10 +114,15 @@ fn shallow(schema: &Schema) -> Schema {
     }
 }
 
-fn compile_here(sources: &[ValidationRule], node: &Schema, typed: &TypedSchema) -> Result<Vec<Rule>, String> {
+fn compile_here(
+    sources: &[ValidationRule],
+    node: &Schema,
+    typed: &TypedSchema,
+    languages: &Languages,
+) -> Result<Vec<Rule>, String> {
+    let language = languages.kubernetes().map_err(|error| error.to_string())?;
     let environment = |optional_old_self: bool, result: ResultRule| {
-        validation_rule::environment(Dialect::KUBERNETES, typed, optional_old_self, result)
-            .map_err(|error| error.to_string())
+        validation_rule::environment_in(language, typed, optional_old_self, result).map_err(|error| error.to_string())
     };
     let document = api::json::to_value(node).unwrap_or_default();
     let mut rules = Vec::with_capacity(sources.len());

@@ -1,0 +1,254 @@
+//! `map` and `filter`, and where their elements go.
+//!
+//! They cost what the comprehension costs that they stand for, wherever the elements go: a round that adds reads the accumulator,
+//! makes a list, and adds it; the result reads the accumulator once more.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use super::fold::{Round, or_error, undecided};
+use super::machine::{Evaluated, Machine, Slot, Tested};
+use super::node::{Collect, Kind, Node};
+use super::sink::ListSink;
+use super::trace::Tracer;
+use crate::value::{EvalError, List, Value};
+
+/// For how many elements a list has room at first.
+const FIRST_ELEMENTS: usize = 4;
+
+/// What happens to the elements.
+pub(super) trait Gather<'a> {
+    /// The next element.
+    fn add(&mut self, element: Value<'a>);
+
+    /// The next element, which is in a slot that nobody reads any more.
+    fn add_from(&mut self, slot: &mut Value<'a>) {
+        self.add(mem::replace(slot, Value::Null));
+    }
+
+    /// Who takes the elements of an element that is a list, one by one.
+    fn sink(&mut self) -> Option<&mut dyn ListSink>;
+}
+
+/// Why there is no list: an error, or something that is not known.
+type Failed<'a> = Option<Box<Value<'a>>>;
+
+/// They become a list.
+struct Elements<'a>(Vec<Value<'a>>);
+
+impl<'a> Gather<'a> for Elements<'a> {
+    #[inline(always)]
+    fn add(&mut self, element: Value<'a>) {
+        if self.0.capacity() == 0 {
+            self.0.reserve(FIRST_ELEMENTS);
+        }
+        self.0.push(element);
+    }
+
+    #[inline(always)]
+    fn sink(&mut self) -> Option<&mut dyn ListSink> {
+        None
+    }
+}
+
+/// One of them is wanted.
+struct Picked<'a> {
+    /// How many come before it.
+    before: usize,
+    found: Option<Value<'a>>,
+}
+
+impl<'a> Gather<'a> for Picked<'a> {
+    #[inline(always)]
+    fn add(&mut self, element: Value<'a>) {
+        match self.before.checked_sub(1) {
+            Some(before) => self.before = before,
+            None if self.found.is_none() => self.found = Some(element),
+            None => {}
+        }
+    }
+
+    #[inline(always)]
+    fn sink(&mut self) -> Option<&mut dyn ListSink> {
+        None
+    }
+}
+
+/// They go to a sink.
+struct Listed<'s>(&'s mut dyn ListSink);
+
+impl<'a> Gather<'a> for Listed<'_> {
+    #[inline(always)]
+    fn add(&mut self, element: Value<'a>) {
+        self.0.element(&element);
+    }
+
+    #[inline(always)]
+    fn add_from(&mut self, slot: &mut Value<'a>) {
+        self.0.element(slot);
+    }
+
+    #[inline(always)]
+    fn sink(&mut self) -> Option<&mut dyn ListSink> {
+        Some(self.0)
+    }
+}
+
+struct CollectRound<'r, 'a, G> {
+    it: &'a Collect,
+    gather: &'r mut G,
+    failed: Failed<'a>,
+}
+
+impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for CollectRound<'_, 'a, G> {
+    #[inline(always)]
+    fn run(&mut self, machine: &mut Machine<'m, 'a, T>) -> Result<ControlFlow<()>, EvalError> {
+        if let Some(condition) = &self.it.condition {
+            match machine.test(condition) {
+                Ok(Tested::Is(true)) => {}
+                Ok(Tested::Is(false)) => return Ok(ControlFlow::Continue(())),
+                other => {
+                    self.failed = Some(Box::new(undecided(other)?));
+                    return Ok(ControlFlow::Continue(()));
+                }
+            }
+        }
+        machine.add_element(self.it, self.gather, &mut self.failed)?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
+    /// The list.
+    #[inline(never)]
+    pub(super) fn eval_collect(&mut self, it: &'a Collect) -> Evaluated<'a> {
+        let mut elements = Elements(Vec::new());
+        Ok(match self.collect(it, &mut elements)? {
+            Some(unknown) => *unknown,
+            None if elements.0.is_empty() => Value::List(List::Borrowed(&[])),
+            None => Value::list(elements.0),
+        })
+    }
+
+    /// One element of the list, if it is that long. An unknown as `Err(Ok(_))`.
+    #[inline(never)]
+    pub(super) fn pick(
+        &mut self,
+        it: &'a Collect,
+        index: usize,
+    ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
+        let mut picked = Picked { before: index, found: None };
+        match self.collect(it, &mut picked) {
+            Ok(None) => Ok(picked.found),
+            Ok(Some(unknown)) => Err(Ok(*unknown)),
+            Err(error) => Err(Err(error)),
+        }
+    }
+
+    /// Hands the list to a sink. What is not known, is a value instead.
+    #[inline(never)]
+    pub(super) fn list(&mut self, it: &'a Collect, sink: &mut dyn ListSink) -> Result<Failed<'a>, EvalError> {
+        sink.begin();
+        let unknown = self.collect(it, &mut Listed(sink))?;
+        sink.end();
+        Ok(unknown)
+    }
+
+    /// Runs the rounds. What is not known, is a value instead of a list.
+    #[inline(always)]
+    fn collect<G: Gather<'a>>(&mut self, it: &'a Collect, gather: &mut G) -> Result<Failed<'a>, EvalError> {
+        let mut range = Value::Null;
+        self.eval_into(&it.range, &mut range)?;
+        if matches!(range, Value::Unknown(_)) {
+            return Ok(Some(Box::new(range)));
+        }
+        let mut round = CollectRound { it, gather, failed: None };
+        self.for_each_round(&range, (it.variable, it.second_variable), &mut round)?;
+        let failed = round.failed;
+        self.charge(1)?;
+        match failed {
+            None => Ok(None),
+            Some(failed) => match *failed {
+                Value::Error(error) => Err(error),
+                unknown => Ok(Some(Box::new(unknown))),
+            },
+        }
+    }
+
+    /// Adds what a round adds, and charges for it.
+    #[inline(always)]
+    fn add_element<G: Gather<'a>>(
+        &mut self,
+        it: &'a Collect,
+        gather: &mut G,
+        failed: &mut Failed<'a>,
+    ) -> Result<(), EvalError> {
+        // What `filter` adds is the variable itself, which nobody needs any more in this round.
+        if it.adds_variable && !T::ENABLED && self.try_charge(it.list_cost.saturating_add(3)) {
+            match self.slots.get_mut(it.variable) {
+                Some(Slot::Set(value @ (Value::Error(_) | Value::Unknown(_)))) => fail(failed, value.clone()),
+                Some(Slot::Set(value)) => gather.add_from(value),
+                _ => gather.add(Value::Null),
+            }
+            return Ok(());
+        }
+        self.charge(1)?;
+        if let (Some(Node { kind: Kind::Collect(inner), .. }), Some(sink), false) =
+            (it.element(), gather.sink(), T::ENABLED)
+        {
+            match self.list(inner, sink) {
+                Ok(None) => {}
+                Ok(Some(unknown)) => fail(failed, *unknown),
+                Err(error) => fail(failed, or_error(Err(error))?),
+            }
+            return self.charge_both(it.list_cost, 1);
+        }
+        let element = or_error(self.eval_element_of(it))?;
+        self.charge_both(it.list_cost, 1)?;
+        match element {
+            Value::Error(_) | Value::Unknown(_) => fail(failed, element),
+            element => gather.add(element),
+        }
+        Ok(())
+    }
+
+    /// Charges twice.
+    #[inline(always)]
+    fn charge_both(&mut self, first: u64, second: u64) -> Result<(), EvalError> {
+        if self.try_charge(first.saturating_add(second)) {
+            return Ok(());
+        }
+        self.charge(first)?;
+        self.charge(second)
+    }
+
+    #[inline]
+    fn eval_element_of(&mut self, it: &'a Collect) -> Evaluated<'a> {
+        match it.element() {
+            None => self.eval(&it.list),
+            // Someone wants to hear of the list, too. It costs what is charged for it afterwards.
+            Some(element) if T::ENABLED => self.eval_traced_element(it, element),
+            Some(element) => {
+                let mut value = Value::Null;
+                self.eval_into(element, &mut value)?;
+                Ok(value)
+            }
+        }
+    }
+
+    fn eval_traced_element(&mut self, it: &'a Collect, element: &'a Node) -> Evaluated<'a> {
+        let result = self.eval(element);
+        let single = result.clone().map(|value| match value {
+            unknown @ Value::Unknown(_) => unknown,
+            value => Value::list(vec![value]),
+        });
+        self.record_list(&it.list, it.list_cost, &single);
+        result
+    }
+}
+
+/// The first failure counts.
+#[cold]
+fn fail<'a>(failed: &mut Failed<'a>, why: Value<'a>) {
+    failed.get_or_insert_with(|| Box::new(why));
+}
