@@ -163,14 +163,15 @@ impl Resource {
     #[must_use]
     pub fn prefix(&self) -> String {
         let (group, plural) = self.storage_name();
-        format!("/registry/{group}/{plural}/")
+        ["/registry/", group, "/", plural, "/"].concat()
     }
 
     /// The key of an object.
     #[must_use]
     pub fn key(&self, namespace: &str, name: &str) -> String {
-        let prefix = self.prefix();
-        if self.namespaced { format!("{prefix}{namespace}/{name}") } else { format!("{prefix}{name}") }
+        let (group, plural) = self.storage_name();
+        let (namespace, slash) = if self.namespaced { (namespace, "/") } else { ("", "") };
+        ["/registry/", group, "/", plural, "/", namespace, slash, name].concat()
     }
 
     /// Whether it has a subresource.

@@ -18,8 +18,12 @@ type Amounts = BTreeMap<String, Quantity>;
 /// The limits of a namespace, range by range.
 fn ranges(server: &Arc<Server>, namespace: &str) -> Vec<Value> {
     let Some(resource) = resources::find("", "v1", "limitranges") else { return Vec::new() };
+    let cache = server.cache.resource(&resource.prefix());
+    if cache.is_empty() {
+        return Vec::new();
+    }
     let range = format!("{}{namespace}/", resource.prefix());
-    let all = server.cache.resource(&resource.prefix()).list(&range, None, 0, |_, _| true).objects;
+    let all = cache.list(&range, None, 0, |_, _| true).objects;
     all.into_iter().map(|(_, it)| it.decode()).collect()
 }
 

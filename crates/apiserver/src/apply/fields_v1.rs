@@ -35,9 +35,18 @@ fn encode_element(element: &Element) -> Text {
             text.push_str(name);
         }
         Element::Key(fields) => {
-            let fields: Object = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-            text.push_str("k:");
-            text.push_str(&json::to_string(&Value::Object(fields)));
+            let mut written = String::with_capacity(64);
+            written.push_str("k:{");
+            for (index, (name, value)) in fields.iter().enumerate() {
+                if index > 0 {
+                    written.push(',');
+                }
+                json::write_string(&mut written, name);
+                written.push(':');
+                json::write_value(&mut written, value);
+            }
+            written.push('}');
+            text.push_str(&written);
         }
         Element::Value(value) => {
             text.push_str("v:");
