@@ -65,21 +65,18 @@ fn what_does_not_fit_is_refused_with_the_words_of_go() {
     }
 }
 
-/// Another document with the same meaning, or nearly: fields turned around, nulls and empty parts added.
-fn disturbed(value: &Value, seed: &mut u32) -> Value {
+/// The same document with its fields in another order.
+fn reordered(value: &Value, seed: &mut u32) -> Value {
     *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-    let choice = *seed >> 28;
+    let choice = *seed >> 30;
     match value {
-        Value::Array(items) => Value::Array(items.iter().map(|item| disturbed(item, seed)).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(|item| reordered(item, seed)).collect()),
         Value::Object(fields) => {
             let mut all: Vec<(Text, Value)> =
-                fields.iter().map(|(key, value)| (Text::new(key), disturbed(value, seed))).collect();
+                fields.iter().map(|(key, value)| (Text::new(key), reordered(value, seed))).collect();
             match choice {
-                0..=3 => all.reverse(),
-                4 => all.push((Text::new("unknown"), Value::Null)),
-                5 => all.push((Text::new("nobodyKnows"), Value::object())),
-                6 if !all.is_empty() => all[0].1 = Value::Null,
-                7 if !all.is_empty() => all.rotate_left(1),
+                0 => all.reverse(),
+                1 if !all.is_empty() => all.rotate_left(1),
                 _ => {}
             }
             Value::Object(Object::from_distinct(all))
@@ -88,36 +85,34 @@ fn disturbed(value: &Value, seed: &mut u32) -> Value {
     }
 }
 
-#[track_caller]
-fn check(api_version: &str, kind: &str, document: &Value) {
-    let of = types::by_api_version(api_version, kind).unwrap();
-    let Ok(expected) = types::decode(of, document) else { return };
-    let mut normal = document.clone();
-    types::normalize(of, &mut normal);
-    assert_eq!(json::to_string(&normal), json::to_string(&expected.value), "{}", json::to_string(document));
-    types::normalize(of, &mut normal);
-    assert_eq!(json::to_string(&normal), json::to_string(&expected.value), "again");
-}
-
 #[test]
 fn changed_objects_come_back_into_normal_form() {
     let pod = json::parse(
-        br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"2020-02-30T00:00:00Z",
-        "labels":{"b":"c","a":"d"},"deletionTimestamp":"2021-03-04T05:06:07+01:00","finalizers":[],"generation":0},
+        br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"2020-02-28T00:00:00Z","unknown":null,
+        "labels":{"b":"c","a":"d"},"deletionTimestamp":"2021-03-04T05:06:07+01:00","finalizers":[],"generation":0,"uid":null},
         "spec":{"nodeName":"","hostNetwork":false,"containers":[{"name":"x","image":"i","resources":{"limits":{"cpu":"1000m",
         "memory":"1024Mi"}},"ports":[{"containerPort":80,"hostPort":0}],"livenessProbe":{"httpGet":{"port":"http","path":""}},
         "env":[{"name":"E","value":""},null]},null],"tolerations":[{"key":"a"}],"terminationGracePeriodSeconds":0,
-        "securityContext":{},"nodeSelector":{}},"status":{}}"#,
+        "securityContext":{},"nodeSelector":{},"nobodyKnows":{}},"status":{}}"#,
     )
     .unwrap();
-    check("v1", "Pod", &pod);
+    let expected = concat!(
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"2020-02-28T00:00:00Z","#,
+        r#""deletionTimestamp":"2021-03-04T04:06:07Z","labels":{"a":"d","b":"c"}},"spec":{"containers":[{"name":"x","#,
+        r#""image":"i","ports":[{"containerPort":80}],"env":[{"name":"E"},{"name":""}],"resources":{"limits":{"cpu":"1","#,
+        r#""memory":"1Gi"}},"livenessProbe":{"httpGet":{"port":"http"}}},{"name":"","resources":{}}],"#,
+        r#""terminationGracePeriodSeconds":0,"securityContext":{},"tolerations":[{"key":"a"}]},"status":{}}"#
+    );
+    let of = types::by_api_version("v1", "Pod").unwrap();
     let mut seed = 7;
-    for _ in 0..2000 {
-        check("v1", "Pod", &disturbed(&pod, &mut seed));
-    }
-    for (group, version, kind, _) in types::kinds() {
-        let api_version = if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") };
-        check(&api_version, kind, &Value::object());
-        check(&api_version, kind, &api::json!({"metadata": {"name": "a"}, "spec": {}, "status": {}}));
+    for _ in 0..500 {
+        let mut document = reordered(&pod, &mut seed);
+        let decoded = types::decode(of, &document).unwrap();
+        assert_eq!(json::to_string(&decoded.value), expected, "{}", json::to_string(&document));
+        assert_eq!(decoded.unknown_fields.len(), 2);
+        for _ in 0..2 {
+            types::normalize(of, &mut document);
+            assert_eq!(json::to_string(&document), expected);
+        }
     }
 }
