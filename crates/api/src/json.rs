@@ -9,6 +9,7 @@ mod de;
 mod number;
 mod object;
 mod parse;
+mod scan;
 mod ser;
 mod spans;
 mod write;
@@ -19,8 +20,8 @@ pub use number::Float;
 pub use object::Object;
 pub use parse::{
     Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict, parse_without,
-    value_length,
 };
+pub use scan::value_length;
 pub use ser::to_value;
 pub use spans::{Lines, Position, Spans};
 pub use write::{to_pretty_string, to_string, write_string, write_value};

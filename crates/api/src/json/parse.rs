@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use super::scan::{plain_length, value_length};
 use super::spans::Spans;
 use super::{Float, Object, Text, Value};
 use crate::go_text::push_quoted;
@@ -94,81 +95,6 @@ pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
 /// The first syntax error in what is read.
 pub fn parse_without(text: &[u8], unread: &[&str]) -> Result<Value, SyntaxError> {
     Ok(Parser { unread, ..Parser::new(text) }.document()?)
-}
-
-/// How many bytes the value takes that the text begins with. The text must be JSON; of other texts it is some number.
-#[must_use]
-pub fn value_length(text: &[u8]) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0_usize;
-    while let Some(byte) = text.get(at) {
-        match byte {
-            b'"' => {
-                at = string_end(text, at);
-                if depth == 0 {
-                    return at;
-                }
-                continue;
-            }
-            b'{' | b'[' => depth = depth.saturating_add(1),
-            b'}' | b']' => {
-                // The end of what is around a number or a word.
-                if depth == 0 {
-                    return at;
-                }
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return at.saturating_add(1);
-                }
-            }
-            b',' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return at,
-            _ => {}
-        }
-        at = at.saturating_add(1);
-    }
-    text.len()
-}
-
-/// The byte behind the string whose first quote stands at `start`.
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut at = start.saturating_add(1);
-    loop {
-        let rest = text.get(at..).unwrap_or_default();
-        let length = plain_length(rest);
-        at = at.saturating_add(length).saturating_add(1);
-        match rest.get(length) {
-            Some(b'"') => return at,
-            // Whatever is escaped is no end.
-            Some(b'\\') => at = at.saturating_add(1),
-            Some(_) => {}
-            None => return text.len(),
-        }
-    }
-}
-
-/// How many bytes come before the first one that a string cannot hold as it is: a quote, a backslash, a control
-/// character.
-fn plain_length(text: &[u8]) -> usize {
-    let (words, rest) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let found = special_bytes(u64::from_le_bytes(*word));
-        if found != 0 {
-            let within = usize::try_from(found.trailing_zeros() >> 3).unwrap_or_default();
-            return index.saturating_mul(8).saturating_add(within);
-        }
-    }
-    let last = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-    words.len().saturating_mul(8).saturating_add(last.unwrap_or(rest.len()))
-}
-
-/// Marks bytes that end a plain run by their highest bit. The lowest mark is true, those above it may be false.
-fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHEST: u64 = ONES << 7;
-    let below = |word: u64, least: u64| word.wrapping_sub(ONES.wrapping_mul(least)) & !word;
-    let quote = word ^ ONES.wrapping_mul(0x22);
-    let backslash = word ^ ONES.wrapping_mul(0x5C);
-    (below(word, 0x20) | below(quote, 1) | below(backslash, 1)) & HIGHEST
 }
 
 struct Parser<'a> {

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::Value;
+use super::scan::is_plain;
 
 /// Compact JSON.
 #[must_use]
@@ -146,26 +147,6 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
     }
     out.push_str(rest);
     out.push('"');
-}
-
-/// Whether no byte could need an escape. Most texts are so, and this looks at eight bytes at once.
-fn is_plain(text: &[u8]) -> bool {
-    let Some(last) = text.last_chunk::<8>() else {
-        return text.iter().all(|byte| !needs_escape(*byte, true));
-    };
-    let (words, _) = text.as_chunks::<8>();
-    words.iter().chain([last]).all(|word| !may_need_escape(u64::from_le_bytes(*word)))
-}
-
-/// Whether one of eight bytes needs an escape. Bytes beyond ASCII are taken for such.
-fn may_need_escape(word: u64) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHEST: u64 = ONES << 7;
-    let below = |word: u64, least: u64| word.wrapping_sub(ONES.wrapping_mul(least)) & !word;
-    let equal = |byte: u64| below(word ^ ONES.wrapping_mul(byte), 1);
-    // `<` and `>` differ in one bit only.
-    let angle = below((word | ONES.wrapping_mul(2)) ^ ONES.wrapping_mul(0x3E), 1);
-    (word | below(word, 0x20) | equal(0x22) | equal(0x26) | equal(0x5C) | angle) & HIGHEST != 0
 }
 
 /// What to do with a byte: nothing, escape it, or escape it for HTML.

@@ -1,0 +1,124 @@
+//! Looking over text quickly: where strings and values end, and whether anything in them is special.
+//!
+//! Eight bytes at a time as one number; follows "Determine if a word has a byte less than n" of the bit-twiddling lore.
+
+/// How many bytes the value takes that the text begins with. The text must be JSON; of other texts it is some number.
+#[must_use]
+pub fn value_length(text: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0_usize;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(text, at);
+                if depth == 0 {
+                    return at;
+                }
+                continue;
+            }
+            b'{' | b'[' => depth = depth.saturating_add(1),
+            b'}' | b']' => {
+                // The end of what is around a number or a word.
+                if depth == 0 {
+                    return at;
+                }
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return at.saturating_add(1);
+                }
+            }
+            b',' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => return at,
+            _ => {}
+        }
+        at = at.saturating_add(1);
+    }
+    text.len()
+}
+
+/// The byte behind the string whose first quote stands at `start`.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start.saturating_add(1);
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let length = plain_length(rest);
+        at = at.saturating_add(length).saturating_add(1);
+        match rest.get(length) {
+            Some(b'"') => return at,
+            // Whatever is escaped is no end.
+            Some(b'\\') => at = at.saturating_add(1),
+            Some(_) => {}
+            None => return text.len(),
+        }
+    }
+}
+
+/// How many bytes come before the first one that a string cannot hold as it is: a quote, a backslash, a control
+/// character.
+pub(super) fn plain_length(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special_bytes(u64::from_le_bytes(*word));
+        if found != 0 {
+            let within = usize::try_from(found.trailing_zeros() >> 3).unwrap_or_default();
+            return index.saturating_mul(8).saturating_add(within);
+        }
+    }
+    let last = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+    words.len().saturating_mul(8).saturating_add(last.unwrap_or(rest.len()))
+}
+
+/// Marks bytes that end a plain run by their highest bit. The lowest mark is true, those above it may be false.
+fn special_bytes(word: u64) -> u64 {
+    (below(word, 0x20) | equal(word, b'"') | equal(word, b'\\')) & HIGHEST
+}
+
+/// Whether no byte needs an escape when it is written. Eight bytes at once; bytes beyond ASCII are taken for such that do.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    let is_plain = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        // `<` and `>` differ in one bit only.
+        let angle = equal(word | ONES.wrapping_mul(2), b'>');
+        let escaped = below(word, 0x20) | equal(word, b'"') | equal(word, b'&') | equal(word, b'\\') | angle;
+        (word | escaped) & HIGHEST == 0
+    };
+    let Some(last) = text.last_chunk::<8>() else {
+        // Filled up with what needs no escape.
+        let mut word = [b' '; 8];
+        word.iter_mut().zip(text).for_each(|(slot, byte)| *slot = *byte);
+        return is_plain(&word);
+    };
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().chain([last]).all(is_plain)
+}
+
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+const HIGHEST: u64 = ONES << 7;
+
+/// Marks bytes below `least` by their highest bit; of the marks only the lowest is certain.
+fn below(word: u64, least: u8) -> u64 {
+    word.wrapping_sub(ONES.wrapping_mul(u64::from(least))) & !word
+}
+
+/// Marks bytes that are this one, in the same way.
+fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ ONES.wrapping_mul(u64::from(byte)), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_bytes_say() {
+        for byte in 0..=u8::MAX {
+            for (length, at) in [(1, 0), (7, 3), (8, 0), (8, 7), (9, 8), (20, 13), (24, 15)] {
+                let mut text = vec![b'a'; length];
+                text[at] = byte;
+                let ends = matches!(byte, b'"' | b'\\' | 0..0x20);
+                assert_eq!(plain_length(&text), if ends { at } else { length }, "{byte} {length}");
+                let escaped = ends || matches!(byte, b'<' | b'>' | b'&' | 0x80..);
+                assert_eq!(is_plain(&text), !escaped, "{byte} {length}");
+            }
+        }
+    }
+}
