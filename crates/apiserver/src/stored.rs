@@ -5,7 +5,10 @@
 //! stand, which are often read alone or passed over. [`Served`] is the text with the version in place, made once per
 //! change and shared by everyone who reads or watches the object.
 
+use std::sync::OnceLock;
+
 use api::json::{self, Value};
+use api::types::{self, Type};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 /// Where the parts of an object stand in its text.
@@ -86,30 +89,13 @@ pub fn encode(object: &mut Value) -> Option<Bytes> {
     Some(stored.freeze())
 }
 
-/// Metadata in Go's order: fields that were added later stand at the end otherwise.
-const ORDER: [&str; 15] = [
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
-
-/// The place of the version in that order.
-const VERSION_RANK: usize = 5;
-
+/// The place of a field of metadata in Go's order, in which fields that were added later do not stand.
 fn rank(field: &str) -> usize {
-    ORDER.iter().position(|it| *it == field).unwrap_or(ORDER.len())
+    static METADATA: OnceLock<Option<&'static Type>> = OnceLock::new();
+    // All kinds have the same.
+    let of = || types::by_kind("", "v1", "Pod")?.field("metadata")?.kind.struct_type();
+    let found = METADATA.get_or_init(of).and_then(|of| of.find_from(0, field));
+    found.map_or(usize::MAX, |(index, _)| index)
 }
 
 /// Writes metadata, which is in order. Something must follow the version.
@@ -117,13 +103,14 @@ fn write_metadata(text: &mut String, metadata: &json::Object) -> Option<Outline>
     let position = |text: &String| u32::try_from(text.len()).ok();
     let mut outline = Outline { metadata: (position(text)?, 0), ..Outline::default() };
     let mut version = None;
+    let version_rank = rank("resourceVersion");
     text.push('{');
     for (index, (key, value)) in metadata.iter().enumerate() {
         let before = position(text)?;
         if index > 0 {
             text.push(',');
         }
-        if version.is_none() && rank(key) > VERSION_RANK {
+        if version.is_none() && rank(key) > version_rank {
             version = Some(position(text)?);
         }
         json::write_string(text, key);
