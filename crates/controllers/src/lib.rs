@@ -1,0 +1,1 @@
+//! The controllers of the control plane, one folder each.

@@ -1,0 +1,1 @@
+//! The node agent: one node, or a fleet of simulated ones.

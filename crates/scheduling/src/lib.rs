@@ -1,0 +1,1 @@
+//! The scheduler's core: framework, plugins, queue, cache and one cycle.
