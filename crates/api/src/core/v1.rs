@@ -8,6 +8,7 @@ mod node;
 mod pod;
 mod reference;
 mod resources;
+mod service;
 mod toleration;
 mod volume;
 
@@ -27,6 +28,7 @@ pub use pod::{
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
 pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
+pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
     EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
