@@ -16,7 +16,7 @@
 use api::features::Features;
 use api::field::Errors;
 use api::json::{self, Value};
-use apiserver::apply::{BuiltIn, Custom, Refusal, Versions, Write, conflict_message, keep_times};
+use apiserver::objects::apply::{BuiltIn, Custom, Refusal, Versions, Write, conflict_message, keep_times};
 use apiserver::resources;
 use registry::admit::{self, Refused};
 use registry::custom_resource::CustomResource;

@@ -15,8 +15,8 @@ mod network;
 use std::io::Read as _;
 use std::time::Duration;
 
-use apiserver::certificates::Bundle;
 use apiserver::server::listen;
+use apiserver::serving::certificates::Bundle;
 use http_body_util::BodyExt as _;
 use network::Network;
 use serde_json::{Value, json};

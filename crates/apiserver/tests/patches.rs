@@ -10,7 +10,7 @@
 )]
 
 use api::json::{self, Value};
-use apiserver::patch::{json_patch, merge_patch, strategic_merge_patch};
+use apiserver::objects::patch::{json_patch, merge_patch, strategic_merge_patch};
 
 /// Cases that differ, each with the reason.
 const KNOWN_GAPS: &[(&str, &str)] = &[];

@@ -19,7 +19,7 @@ mod etcd_server;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use apiserver::certificates::{Authority, Pair};
+use apiserver::serving::certificates::{Authority, Pair};
 use cluster::Cluster;
 
 #[test]
