@@ -1,29 +1,37 @@
-//! Services and replication controllers, as far as others ask which pods they select.
+//! Services, as far as controllers look into them.
 
+use crate::int_or_string::IntOrString;
+use crate::json::Text;
 use crate::meta::v1::StringMap;
 use crate::view::{object, view};
 
 object! {
-    /// Pods that are reached under one name.
+    /// A name for a set of pods.
     pub struct Service("", "v1") {
         pub spec: ServiceSpec,
-    }
-
-    /// Keeps a number of pods, the old way.
-    pub struct ReplicationController("", "v1") {
-        pub spec: ReplicationControllerSpec,
     }
 }
 
 view! {
-    /// Which pods.
+    /// Which pods, and how they are reached.
     pub struct ServiceSpec {
+        pub ports: Vec<ServicePort>,
         pub selector: StringMap,
+        #[serde(rename = "clusterIP")]
+        pub cluster_ip: Text,
+        #[serde(rename = "type")]
+        pub service_type: Text,
+        pub publish_not_ready_addresses: bool,
+        pub ip_families: Vec<Text>,
+        pub traffic_distribution: Option<Text>,
     }
 
-    /// How many pods, and which.
-    pub struct ReplicationControllerSpec {
-        pub replicas: Option<i32>,
-        pub selector: StringMap,
+    /// A port of a service.
+    pub struct ServicePort {
+        pub name: Text,
+        pub protocol: Text,
+        pub app_protocol: Option<Text>,
+        pub port: i32,
+        pub target_port: Option<IntOrString>,
     }
 }
