@@ -7,6 +7,7 @@ mod namespace;
 mod node;
 mod pod;
 mod reference;
+mod replication_controller;
 mod resources;
 mod toleration;
 mod volume;
@@ -27,6 +28,7 @@ pub use pod::{
     PodSchedulingGate, PodSecurityContext, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
+pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};
 pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
