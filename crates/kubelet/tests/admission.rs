@@ -1,7 +1,5 @@
 //! Kubernetes' kubelet and ours admit the same pods, and say the same about the others.
 
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ fn list<T: serde::de::DeserializeOwned>(case: &Value, field: &str) -> Vec<T> {
 
 #[test]
 fn golden_cases_agree() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/kubelet_admission.jsonl"));
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/kubelet_admission.jsonl"));
     let cache = CompileCache::new(64.try_into().unwrap(), Arc::new(|| Duration::ZERO)).unwrap();
     let mut wrong = Vec::new();
     let mut count = 0;

@@ -22,7 +22,8 @@ use crate::{heartbeat, node_status};
 /// A status that has not changed is written again after this long.
 const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 /// Nodes that were started together do not all write theirs together.
-const STATUS_SPREAD: Duration = Duration::from_secs(60);
+const STATUS_TURNS: usize = 60;
+const STATUS_TURN: Duration = Duration::from_secs(1);
 /// So many nodes register at once.
 const REGISTRATIONS: usize = 128;
 
@@ -72,7 +73,8 @@ impl<R: Runtime> Inner<R> {
         let Some(node) = self.nodes.store().get("", name) else { return Ok(None) };
         let now = (self.clock)();
         let (is_ready, changes) = member.faults().is_ready(now);
-        let spread = STATUS_SPREAD.checked_mul(u32::try_from(member.number % 64).unwrap_or(0)).unwrap_or_default() / 64;
+        let turn = u32::try_from(member.number % STATUS_TURNS).unwrap_or(0);
+        let spread = STATUS_TURN.saturating_mul(turn);
         let interval = STATUS_INTERVAL.saturating_add(spread);
         let age = node_status::last_heartbeat(&node).map_or(interval, |at| between(at, now));
         let earlier = |next: Duration| Some(changes.map_or(next, |changes| changes.min(next)));

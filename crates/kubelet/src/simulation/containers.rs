@@ -255,14 +255,8 @@ impl Play {
             Act::Running { since } => (State::Running { since: *since }, self.last_end.clone()),
             Act::Ended { end, again: None } => (State::Ended(end.clone()), self.last_end.clone()),
             Act::Ended { end, again: Some(again) } => {
-                let pause = between(end.finished, *again).as_secs();
-                let pause = if pause >= 60 && pause % 60 == 0 {
-                    format!("{}m0s", pause.wrapping_div(60))
-                } else if pause > 60 {
-                    format!("{}m{}s", pause.wrapping_div(60), pause % 60)
-                } else {
-                    format!("{pause}s")
-                };
+                let pause = i64::try_from(between(end.finished, *again).as_nanos()).unwrap_or(i64::MAX);
+                let pause = api::duration::Duration { nanos: pause };
                 let message = format!(
                     "back-off {pause} restarting failed container={} pod={}_{}({})",
                     container.name, pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
