@@ -43,6 +43,8 @@ view! {
         pub node_name: Text,
         pub host_network: bool,
         pub security_context: Option<PodSecurityContext>,
+        pub hostname: Text,
+        pub subdomain: Text,
         pub affinity: Option<Affinity>,
         pub scheduler_name: Text,
         pub tolerations: Vec<Toleration>,
