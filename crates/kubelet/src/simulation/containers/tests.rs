@@ -1,3 +1,5 @@
+//! Containers at some times: a word for each, and when something happens next.
+
 use super::*;
 
 fn pod(spec: &Value, annotations: &Value) -> Pod {
