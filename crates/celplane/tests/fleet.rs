@@ -67,7 +67,7 @@ impl Cluster {
             template: Template::default(),
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
-                let user = User::authenticated(&format!("system:node:{node}"), &["system:masters", "system:nodes"]);
+                let user = User::authenticated(format!("system:node:{node}"), &["system:masters", "system:nodes"]);
                 Client::in_process(Connection::new(server.clone(), Some(user)), "kubelet")
             }),
             cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
