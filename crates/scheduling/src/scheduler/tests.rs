@@ -1,3 +1,5 @@
+//! The core as its caller sees it, from events to placements.
+
 use std::num::NonZeroUsize;
 
 use api::core::v1::{Node, Pod};
