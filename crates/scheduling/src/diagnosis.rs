@@ -139,8 +139,8 @@ mod tests {
         for (count, status) in statuses {
             let status = Arc::new(status.clone());
             for _ in 0..*count {
-                diagnosis.by_node.push((NodeId(diagnosis.nodes as u32), status.clone()));
-                diagnosis.nodes += 1;
+                diagnosis.by_node.push((NodeId(0), status.clone()));
+                diagnosis.nodes = diagnosis.by_node.len();
             }
         }
         diagnosis

@@ -32,7 +32,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(args: &Value) -> Result<T, Arg
         };
     };
     // The type of the arguments follows from the plugin.
-    let fields = object.iter().filter(|(key, _)| !matches!(key.as_ref(), "apiVersion" | "kind"));
+    let fields = object.iter().filter(|(key, _)| !matches!(*key, "apiVersion" | "kind"));
     let fields = fields.map(|(key, value)| (key, value.clone())).collect();
     from_value(&Value::Object(fields)).map_err(|error| ArgsError::Form(error.to_string()))
 }
