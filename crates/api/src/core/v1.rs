@@ -17,7 +17,7 @@ pub use affinity::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PreferredSchedulingTerm, WeightedPodAffinityTerm,
 };
-pub use container::{Container, ContainerPort, ContainerStatus, EphemeralContainer};
+pub use container::{Container, ContainerPort, ContainerRestartRule, ContainerStatus, EphemeralContainer, VolumeMount};
 pub use event::{Event, EventSeries, EventSource};
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
 pub use node::{
@@ -34,7 +34,7 @@ pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
 pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
-    EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
+    EphemeralVolumeSource, ImageVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
     PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,
     PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, TopologySelectorLabelRequirement,
     TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
