@@ -1,23 +1,11 @@
 //! Allocations equal those of Kubernetes' allocator, its order of devices and its errors included.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
-
-#[path = "support/setting.rs"]
-mod setting;
 
 use std::collections::BTreeSet;
 
+use crate::setting::{Programs, Setting, cases, texts};
 use api::json::{self, Value};
 use dra::search::Effort;
 use dra::{Budget, Error, Features, Search};
-use setting::{Programs, Setting, cases, texts};
 
 /// What a case is expected to come to, and what it came to.
 fn run(case: &Value, programs: &Programs) -> (Value, Value) {

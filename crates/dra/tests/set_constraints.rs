@@ -1,23 +1,11 @@
 //! Expressions over sets of devices: every set judged as cel-go judges it, and the search finds the first of them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
-#[path = "support/setting.rs"]
-mod setting;
-
+use crate::setting::{Programs, Setting, cases};
 use api::json::{self, Value};
 use api::resource::v1;
 use dra::device::Model;
 use dra::expressions::Answer;
 use dra::{Budget, Features, Search};
-use setting::{Programs, Setting, cases};
 
 /// The candidates of a case in canonical order: name, model, and the value that `matchAttribute` compares.
 fn candidates(case: &Value) -> Vec<(String, Model, Option<v1::DeviceAttribute>)> {

@@ -1,5 +1,4 @@
 //! A node, its slices and a pod's claims, read from a case.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
