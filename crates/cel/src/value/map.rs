@@ -225,18 +225,16 @@ fn visit_all<'a>(map: &BTreeMap<Key<'a>, Value<'a>>, visit: &mut impl FnMut(Valu
     }
 }
 
-/// Finds a key, then the same number as another numeric kind.
+/// Finds a key, then the same number as another numeric kind. As in cel-go, an integer does not find a double.
 fn find<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Option<&'m Value<'a>> {
     // A tree's keys outlive the key that is looked for; comparing them needs one lifetime for both.
     let map: &'m BTreeMap<Key<'_>, Value<'a>> = map;
     let exact = |key: Value<'_>| find_exact(map, &key);
     match key {
         Value::Int(number) => exact(Value::Int(*number))
-            .or_else(|| u64::try_from(*number).ok().and_then(|number| exact(Value::Uint(number))))
-            .or_else(|| exact(Value::Double(super::order::int_to_double(*number)))),
+            .or_else(|| u64::try_from(*number).ok().and_then(|number| exact(Value::Uint(number)))),
         Value::Uint(number) => exact(Value::Uint(*number))
-            .or_else(|| i64::try_from(*number).ok().and_then(|number| exact(Value::Int(number))))
-            .or_else(|| exact(Value::Double(super::order::uint_to_double(*number)))),
+            .or_else(|| i64::try_from(*number).ok().and_then(|number| exact(Value::Int(number)))),
         Value::Double(number) => exact(Value::Double(*number))
             .or_else(|| super::order::double_to_int_lossless(*number).and_then(|number| exact(Value::Int(number))))
             .or_else(|| super::order::double_to_uint_lossless(*number).and_then(|number| exact(Value::Uint(number)))),
@@ -256,4 +254,25 @@ fn find_exact<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) ->
 
 fn compare(a: &Key<'_>, b: &Key<'_>) -> Ordering {
     a.cmp(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(a: Value<'static>, b: Value<'static>, are_equal: bool) {
+        let single = |key| Value::map([(key, Value::str("a"))]).unwrap();
+        assert_eq!(single(a).equals(&single(b)), Ok(are_equal));
+    }
+
+    #[test]
+    fn an_integer_does_not_find_a_double() {
+        check(Value::Int(1), Value::Double(1.0), false);
+        check(Value::Uint(1), Value::Double(1.0), false);
+        check(Value::Double(1.0), Value::Int(1), true);
+        check(Value::Double(1.0), Value::Uint(1), true);
+        check(Value::Int(1), Value::Uint(1), true);
+        check(Value::Uint(1), Value::Int(1), true);
+    }
 }
