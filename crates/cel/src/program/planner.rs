@@ -185,7 +185,8 @@ impl<'t> Planner<'t> {
         }
         let name = function.name.clone();
         let question = question(&code, function.singleton, price, &operands);
-        let call = CallNode { name, code, operands: operands.into(), price, stops_early, question };
+        let partial = function.partial;
+        let call = CallNode { name, code, operands: operands.into(), price, stops_early, question, partial };
         Ok(Node { id, kind: Kind::Call(Box::new(call)) })
     }
 

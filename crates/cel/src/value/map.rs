@@ -144,13 +144,25 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The key is there.
-    pub fn contains(&self, key: &Value<'_>) -> bool {
+    /// The key is there; nothing where that is not known.
+    pub fn contains(&self, key: &Value<'_>) -> Option<bool> {
         match self {
-            Map::Borrowed(map) => find(map, key).is_some(),
-            Map::Shared(map) => find(map, key).is_some(),
-            Map::Host(map) => map.contains(key),
-            Map::Shaped(data, shape) => shape.contains(*data, key),
+            Map::Borrowed(map) => presence(find(map, key)),
+            Map::Shared(map) => presence(find(map, key)),
+            Map::Host(map) if map.is_partial() => presence(map.get(key).as_ref()),
+            Map::Host(map) => Some(map.contains(key)),
+            Map::Shaped(data, shape) => Some(shape.contains(*data, key)),
+        }
+    }
+
+    /// It is not known whether some entries are there: their values are not known.
+    pub fn is_partial(&self) -> bool {
+        let is_unknown = |value: &Value<'_>| matches!(value, Value::Unknown(_));
+        match self {
+            Map::Borrowed(map) => map.values().any(is_unknown),
+            Map::Shared(map) => map.values().any(is_unknown),
+            Map::Host(map) => map.is_partial(),
+            Map::Shaped(..) => false,
         }
     }
 
@@ -189,8 +201,10 @@ impl<'a> Map<'a> {
         };
         let map = Arc::make_mut(&mut shared);
         for (key, value) in entries {
-            if find(map, &key).is_some() {
-                return Ok(Err(key));
+            match find(map, &key) {
+                Some(Value::Unknown(_)) => return Err(EvalError::undetermined()),
+                Some(_) => return Ok(Err(key)),
+                None => {}
             }
             map.insert(Key::of_entry(key)?, value);
         }
@@ -208,6 +222,13 @@ impl<'a> Map<'a> {
             ControlFlow::Continue(())
         });
         owned(fields.into_iter())
+    }
+}
+
+fn presence(found: Option<&Value<'_>>) -> Option<bool> {
+    match found {
+        Some(Value::Unknown(_)) => None,
+        found => Some(found.is_some()),
     }
 }
 

@@ -50,7 +50,8 @@ impl<'t> Planner<'t> {
         self.scopes.truncate(depth.saturating_add(1));
         let result = self.plan(it.result)?;
         self.scopes.truncate(depth);
-        Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
+        let counts = self.counts(it);
+        Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result, counts })
     }
 
     fn plan_quantifier(&mut self, it: &'t Comprehension, decisive: bool, predicate: ExprId) -> Result<Kind, PlanError> {
@@ -137,6 +138,21 @@ impl<'t> Planner<'t> {
             && self.is_ident(it.result, &it.accumulator)
             && !self.reads(*predicate, &it.accumulator);
         is_quantifier.then_some((decisive, *predicate))
+    }
+
+    /// Recognizes `exists_one`: a loop that counts, and asks at the end whether it has counted one.
+    fn counts(&self, it: &Comprehension) -> bool {
+        let is_int = |id: ExprId, number: i64| matches!(self.typed.ast[id].kind, ExprKind::Literal(Literal::Int(literal)) if literal == number);
+        let is_step = || {
+            let [condition, counted, kept] = self.operands_of(it.step, &operator::CONDITIONAL)? else { return None };
+            let [count, one] = self.operands_of(*counted, &operator::ADD)? else { return None };
+            let [sum, wanted] = self.operands_of(it.result, &operator::EQUALS)? else { return None };
+            let is_count = [count, kept, sum].into_iter().all(|id| self.is_ident(*id, &it.accumulator));
+            let is_one = is_int(*one, 1) && is_int(*wanted, 1) && is_int(it.init, 0);
+            Some(is_count && is_one && !self.reads(*condition, &it.accumulator))
+        };
+        let goes_on = matches!(self.typed.ast[it.condition].kind, ExprKind::Literal(Literal::Bool(true)));
+        goes_on && is_step().unwrap_or(false)
     }
 
     fn operands_of(&self, id: ExprId, name: &Name) -> Option<&'t [ExprId]> {
