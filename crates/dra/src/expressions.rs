@@ -138,11 +138,9 @@ impl Selector {
     /// What it says about a device.
     pub(crate) fn ask(&self, device: &Device) -> Answer {
         match self.compiled.verdict(device) {
-            Verdict::True => Answer::Yes,
-            Verdict::False => Answer::No,
-            Verdict::CannotTell => {
-                Answer::of(self.compiled.eval(device).result, |other| not_a_bool(other).unwrap_or_default())
-            }
+            Verdict::TRUE => Answer::Yes,
+            Verdict::FALSE => Answer::No,
+            _ => Answer::of(self.compiled.eval(device).result, |other| not_a_bool(other).unwrap_or_default()),
         }
     }
 }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Budget<'_> {
     }
 }
 
-impl Budget<'static> {
+impl Budget<'_> {
     /// What a scheduling attempt may cost by default.
     pub const COST_LIMIT: u64 = 100_000_000;
 
@@ -90,7 +90,7 @@ pub struct Search<'s, 'b> {
     claims: &'s Claims,
     features: &'s Features,
     budget: &'s mut Budget<'b>,
-    pruning: Option<&'s mut dyn Pruning>,
+    pruning: Option<&'s mut (dyn Pruning + 'b)>,
     /// Who uses what, before and during the search.
     uses: Table<CandidateId, Use<'s>>,
     /// By pool, from the first device on that takes counters.
@@ -170,7 +170,7 @@ impl<'s, 'b> Search<'s, 'b> {
         state: &'s AllocatedState,
         claims: &'s Claims,
         budget: &'s mut Budget<'b>,
-        pruning: Option<&'s mut dyn Pruning>,
+        pruning: Option<&'s mut (dyn Pruning + 'b)>,
     ) -> Self {
         let uses = pools.candidates.iter().map(|(_, candidate)| {
             let slice = &candidate.slice;

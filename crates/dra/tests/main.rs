@@ -12,5 +12,6 @@
 )]
 
 mod allocator;
+mod oracle;
 mod set_constraints;
 mod setting;

@@ -119,6 +119,9 @@ impl<'s> Search<'s, '_> {
             let Rule::Set(expression) = &constraint.rule else { continue };
             let Some(open) = self.open(claim, constraint, at, start) else { return Ok(false) };
             let chosen = self.chosen(claim, constraint);
+            if chosen.is_empty() && open.iter().all(|open| open.places == 0) {
+                continue;
+            }
             let (outlook, cost) = {
                 let (Ok(chosen), Ok(candidates)) = (
                     self.seen(&chosen),
