@@ -608,21 +608,21 @@ mod tests {
         cache.reach(before).await.unwrap();
         let mut of_all = pods.follow_after(Interest::Everything, before).unwrap();
         let mut of_one = pods.follow_after(Interest::Key("/registry/core/pods/x".to_owned()), before).unwrap();
-        assert_eq!(of_all.next().unwrap().len(), 0);
+        assert_eq!(of_all.take().unwrap().len(), 0);
         store.forget.send_replace(true);
         let missed = put("missed").await;
         cache.reach(missed).await.unwrap();
         assert!(of_all.changed().await && of_one.changed().await);
         assert_eq!(pods.len(), 3);
         let oldest = cache.started_at.load(Ordering::Acquire);
-        assert_eq!(of_all.next().unwrap_err(), TooOld { oldest });
-        assert!(of_one.next().is_err());
+        assert_eq!(of_all.take().unwrap_err(), TooOld { oldest });
+        assert!(of_one.take().is_err());
         // A client that comes back with an older version lists again.
         assert_eq!(pods.follow_after(Interest::Everything, oldest - 1).err(), Some(TooOld { oldest }));
         let after = put("after").await;
         cache.reach(after).await.unwrap();
         let mut follower = pods.follow_after(Interest::Everything, missed).unwrap();
-        assert_eq!(follower.next().unwrap().len(), 1);
+        assert_eq!(follower.take().unwrap().len(), 1);
         store.close().await.unwrap();
     }
 
@@ -658,7 +658,7 @@ mod tests {
         }
 
         fn change(&mut self, name: &str, value: Option<bytes::Bytes>) {
-            self.revision += 1;
+            self.revision = self.revision.saturating_add(1);
             let event = store::Event { key: Self::key(name).into(), value, revision: self.revision, previous: None };
             self.cache.apply(event);
         }
@@ -670,7 +670,7 @@ mod tests {
     }
 
     fn seen(follower: &mut Follower) -> Vec<String> {
-        let changes = follower.next().unwrap();
+        let changes = follower.take().unwrap();
         let name = |change: &Arc<Change>| change.key.rsplit('/').next().unwrap().to_owned();
         changes.iter().map(|change| format!("{} {}", change.kind.event_type(), name(change))).collect()
     }
@@ -730,8 +730,8 @@ mod tests {
         for _ in 0..5000 {
             pods.put("a/one", "n1");
         }
-        assert!(idle.next().is_err());
+        assert!(idle.take().is_err());
         pods.put("a/one", "n1");
-        assert!(idle.next().is_err());
+        assert!(idle.take().is_err());
     }
 }

@@ -195,7 +195,7 @@ impl Watcher {
         loop {
             // What is read of the changes after this is at least as new.
             let reached = self.server.cache.revision();
-            let changes = match follower.next() {
+            let changes = match follower.take() {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
                 Err(TooOld { .. }) => {

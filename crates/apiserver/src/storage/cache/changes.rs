@@ -68,7 +68,7 @@ impl Change {
 
     /// What is kept in memory only because the change is: an object that is still there is not.
     fn bytes(&self) -> usize {
-        let gone = (self.kind == ChangeKind::Deleted).then(|| self.object.json.len()).unwrap_or_default();
+        let gone = if self.kind == ChangeKind::Deleted { self.object.json.len() } else { 0 };
         let before = self.previous.as_ref().map(|previous| previous.json.len()).unwrap_or_default();
         gone.saturating_add(before).saturating_add(CHANGE_BYTES)
     }

@@ -86,16 +86,18 @@ impl Mailbox {
     }
 }
 
+type ByText = HashMap<Box<str>, Vec<Arc<Mailbox>>>;
+
 /// Mailboxes by what their owners are interested in.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
-    by_range: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
-    by_key: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
-    by_field: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
+    by_range: ByText,
+    by_key: ByText,
+    by_field: ByText,
 }
 
 impl Mailboxes {
-    fn of(&mut self, interest: &Interest) -> Option<(&mut HashMap<Box<str>, Vec<Arc<Mailbox>>>, Box<str>)> {
+    fn of(&mut self, interest: &Interest) -> Option<(&mut ByText, Box<str>)> {
         match interest {
             Interest::Everything => None,
             Interest::Range(prefix) => Some((&mut self.by_range, prefix.as_str().into())),
@@ -187,7 +189,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`TooOld`] if changes were forgotten before they were read.
-    pub fn next(&mut self) -> Result<Vec<Arc<Change>>, TooOld> {
+    pub fn take(&mut self) -> Result<Vec<Arc<Change>>, TooOld> {
         match &mut self.place {
             Place::List(place, changed) => {
                 changed.borrow_and_update();
