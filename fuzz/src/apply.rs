@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use api::json::{self, Object, Value};
 use api::structural_schema::Schema;
-use apiserver::apply::managers::Managers;
-use apiserver::apply::walk::{self, Duplicates};
-use apiserver::apply::{BuiltIn, Custom, Refusal, Versions, Write, fields_v1};
+use apiserver::objects::apply::managers::Managers;
+use apiserver::objects::apply::walk::{self, Duplicates};
+use apiserver::objects::apply::{BuiltIn, Custom, Refusal, Versions, Write, fields_v1};
 use apiserver::resources;
 
 use crate::bytes::{Choices, text};

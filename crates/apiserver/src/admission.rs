@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use api::json::Value;
 
+use crate::http::status::Result;
 use crate::identity::User;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::status::Result;
 
 /// What is done with the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +119,6 @@ pub fn validate_update(
 
 /// What refusals call an object, whose name may be made later.
 fn shown_name(object: &Value) -> &str {
-    let names = ["name", "generateName"].map(|field| crate::metadata::text(object, field));
+    let names = ["name", "generateName"].map(|field| crate::objects::metadata::text(object, field));
     names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }

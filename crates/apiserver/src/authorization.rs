@@ -11,10 +11,10 @@ use api::json::Value;
 
 pub use self::rules::Rule;
 use self::rules::{Rules, Sources};
-use crate::cache::Cache;
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::request::Target;
-use crate::status::{Failure, Result};
+use crate::storage::cache::Cache;
 
 /// Decides about requests.
 pub struct Authorizer {

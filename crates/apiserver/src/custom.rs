@@ -29,8 +29,8 @@ use tokio::sync::watch;
 
 pub(crate) use self::controller::{Controller, run};
 use self::serving::{Definition, Serving};
-use crate::discovery::hash;
 use crate::resources::Resource;
+use crate::serving::discovery::hash;
 
 /// How long a request waits for definitions that were written before it.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -19,7 +19,7 @@ use http::header::AUTHORIZATION;
 
 pub use self::certificate::subject;
 use self::service_accounts::{Refused, ServiceAccounts, Verified};
-use crate::chance;
+use crate::clock;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -140,7 +140,7 @@ impl Authenticator {
                 return Ok(Verified { user: user.clone(), audiences });
             }
         }
-        let verified = self.service_accounts.verify(token, wanted, chance::now())?;
+        let verified = self.service_accounts.verify(token, wanted, clock::now())?;
         verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
     }
 }

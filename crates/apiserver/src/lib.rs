@@ -2,47 +2,29 @@
 //!
 //! In the order in which a request meets them:
 //!
-//! - [`server`]: connections and TLS ([`certificates`]), limits, the way of a request.
+//! - [`server`]: connections and limits, the way of a request.
 //! - [`identity`] and [`authorization`]: who asks, and whether they may.
-//! - [`request`], [`resources`], [`negotiation`], [`payload`]: what is asked for, on which resource, in which form.
-//! - `verbs`: get, list, watch, create, update, patch, delete, and what stands below objects; with [`patch`],
-//!   [`apply`], [`fields`] selectors, [`conversion`] between versions, [`meaning`] of kinds, and [`admission`].
-//! - [`stored`] and [`cache`]: how objects lie in the store, and how they are served without decoding them.
+//! - [`http`]: what is asked for, in which form, and what is answered; [`resources`]: on what.
+//! - `verbs`: get, list, watch, create, update, patch, delete, and what stands below objects; with [`admission`].
+//! - [`objects`]: what happens to one object: patches, apply, conversion, the strategy of its kind, selectors.
+//! - [`storage`]: how objects lie in the store, and how they are served without decoding them.
 //! - `custom`: resources that users define, served beside the built-in ones.
-//! - [`discovery`](crate::server), [`openapi`], tables: what clients ask to know about all that.
+//! - [`serving`]: what the server says of itself and shows: discovery, OpenAPI, tables, certificates, bootstrap objects.
 
 pub mod admission;
-mod answer;
-pub mod apply;
 pub mod authorization;
-mod body;
-mod bootstrap;
-pub mod cache;
-mod cbor;
-pub mod certificates;
-mod chance;
-mod compaction;
-pub mod conversion;
+mod clock;
 mod custom;
-mod discovery;
-pub mod fields;
+pub mod http;
 pub mod identity;
-pub mod meaning;
-mod metadata;
 mod metrics;
-pub mod negotiation;
-pub mod openapi;
-pub mod patch;
-pub mod payload;
-pub mod request;
+pub mod objects;
+mod random;
 pub mod resources;
 pub mod server;
-pub mod services;
-pub mod status;
-pub mod stored;
-mod tables;
+pub mod serving;
+pub mod storage;
 mod verbs;
-mod warnings;
 
-pub use body::Body;
+pub use http::body::Body;
 pub use server::{Options, Server};

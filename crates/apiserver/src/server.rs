@@ -4,9 +4,9 @@
 //! front of it.
 
 pub mod listen;
+mod non_resource_paths;
 mod openid;
-mod other_paths;
-mod patience;
+mod write_timeout;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -21,28 +21,28 @@ use store::Store;
 use tokio::sync::{Semaphore, watch};
 use tracing::debug;
 
-use crate::answer::Answer;
 use crate::authorization::{self, Authorizer};
-use crate::body::Body;
-use crate::bootstrap;
-use crate::cache::Cache;
-use crate::cbor;
-use crate::compaction;
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
+use crate::http::answer::Answer;
+use crate::http::body::Body;
+use crate::http::cbor;
+use crate::http::negotiation;
+use crate::http::request::{Query, Route, Target, Verb, route};
+use crate::http::status::{Failure, Result};
+use crate::http::warnings;
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
 use crate::identity::{Authenticator, User, impersonation};
-use crate::meaning::Meaning;
 use crate::metrics::{Labels, Metrics};
-use crate::negotiation;
-use crate::openapi::OpenApi;
-use crate::request::{Query, Route, Target, Verb, route};
+use crate::objects::services::{AddressRange, PortRange};
+use crate::objects::strategy::Meaning;
 use crate::resources::{self, Resource};
-use crate::services::{AddressRange, PortRange};
-use crate::status::{Failure, Result};
+use crate::serving::bootstrap;
+use crate::serving::openapi::OpenApi;
+use crate::storage::cache::Cache;
+use crate::storage::compaction;
 use crate::verbs::Call;
-use crate::warnings;
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -362,7 +362,7 @@ impl Server {
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
                 self.wait_for_definitions().await?;
             }
-            return other_paths::answer(self, parts, query, user).await;
+            return non_resource_paths::answer(self, parts, query, user).await;
         };
         let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };

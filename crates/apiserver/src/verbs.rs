@@ -21,20 +21,20 @@ use bytes::Bytes;
 use http::HeaderMap;
 use store::Revision;
 
-use crate::answer::Answer;
-use crate::cache::ResourceCache;
-use crate::conversion;
 use crate::custom::serving::Serving;
-use crate::fields;
+use crate::http::answer::Answer;
+use crate::http::negotiation::{Accepted, Form};
+use crate::http::payload::{self, Decoded, Payload};
+use crate::http::request::{Query, Target, Verb};
+use crate::http::status::{Failure, Result, too_large_version};
 use crate::identity::User;
-use crate::negotiation::{Accepted, Form};
-use crate::payload::{self, Decoded, Payload};
-use crate::request::{Query, Target, Verb};
+use crate::objects::conversion;
+use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::status::{Failure, Result, too_large_version};
-use crate::stored::{self, Served};
-use crate::tables;
+use crate::serving::tables;
+use crate::storage::cache::ResourceCache;
+use crate::storage::stored::{self, Served};
 
 /// A longer name of a field manager is refused.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
@@ -190,7 +190,12 @@ impl Call<'_> {
         if let Some(kind) = given("kind").filter(|it| *it != self.resource.kind) {
             let mut errors = api::field::Errors::new();
             errors.invalid(api::field::Path::new("kind"), kind, format!("must be {}", self.resource.kind));
-            return Err(Failure::invalid(self.resource.group, kind, crate::metadata::text(object, "name"), &errors));
+            return Err(Failure::invalid(
+                self.resource.group,
+                kind,
+                crate::objects::metadata::text(object, "name"),
+                &errors,
+            ));
         }
         match given("apiVersion").filter(|it| *it != expected) {
             Some(version) => Err(Failure::bad_request(format!(
@@ -272,7 +277,7 @@ pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     labels: labels::Selector,
-    fields: fields::Selector,
+    fields: field_selectors::Selector,
 }
 
 impl Selection {
@@ -283,7 +288,7 @@ impl Selection {
             let text = text.strip_prefix(prefix).unwrap_or(&text);
             Failure::bad_request(format!("{prefix}{text}"))
         })?;
-        let fields = fields::Selector::parse(query.get("fieldSelector"), resource)?;
+        let fields = field_selectors::Selector::parse(query.get("fieldSelector"), resource)?;
         Ok(Self { labels, fields })
     }
 
@@ -293,7 +298,7 @@ impl Selection {
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let nothing = api::json::Object::new();
-        let labels = crate::metadata::labels(object).unwrap_or(&nothing);
+        let labels = crate::objects::metadata::labels(object).unwrap_or(&nothing);
         self.labels.matches(labels) && self.fields.matches(object)
     }
 

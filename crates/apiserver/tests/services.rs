@@ -1,13 +1,4 @@
 //! Addresses and ports of services, against whole servers without a network.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -230,7 +221,8 @@ async fn what_a_crash_left_behind_is_found_unused() {
         );
         let mut object = api::json::parse(text.as_bytes()).unwrap();
         let key = format!("/registry/networking.k8s.io/ipaddresses/{address}");
-        let _ = store.write(Write::create(key, apiserver::stored::encode(&mut object).unwrap())).await.unwrap();
+        let _ =
+            store.write(Write::create(key, apiserver::storage::stored::encode(&mut object).unwrap())).await.unwrap();
     };
     leave("10.96.0.5", "nobody", "2020-01-01T00:00:00Z").await;
     leave("10.96.0.6", "nobody", "2999-01-01T00:00:00Z").await;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use api::features::Features;
-use apiserver::certificates::{Bundle, write_private};
+use apiserver::objects::services::{AddressRange, PortRange};
 use apiserver::server::listen;
-use apiserver::services::{AddressRange, PortRange};
+use apiserver::serving::certificates::{Bundle, write_private};
 use apiserver::{Options, Server};
 use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
 use store::etcd::{self, Etcd};

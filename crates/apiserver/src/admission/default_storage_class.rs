@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::json::Value;
 
-use crate::metadata;
+use crate::objects::metadata;
 use crate::resources;
 use crate::server::Server;
 

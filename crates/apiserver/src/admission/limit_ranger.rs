@@ -6,10 +6,10 @@ use std::sync::Arc;
 use api::Quantity;
 use api::json::{Object, Value};
 
-use crate::metadata;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources::{self, Resource};
 use crate::server::Server;
-use crate::status::{Failure, Result};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::json::Value;
 
-use crate::metadata;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources::{self, Resource};
 use crate::server::Server;
-use crate::status::{Failure, Result};
 
 /// Checks the namespace of a new object.
 ///

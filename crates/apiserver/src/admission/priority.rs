@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use api::json::Value;
 
-use crate::metadata;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources;
 use crate::server::Server;
-use crate::status::{Failure, Result};
-use crate::stored::Served;
+use crate::storage::stored::Served;
 
 /// Sets priority and preemption policy of a new pod.
 ///

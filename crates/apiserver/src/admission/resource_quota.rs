@@ -10,11 +10,11 @@ use api::Quantity;
 use api::json::{Object, Value};
 use store::{Outcome, Write};
 
-use crate::metadata;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources::{self, Resource};
 use crate::server::Server;
-use crate::status::{Failure, Result};
-use crate::stored::{self, Served};
+use crate::storage::stored::{self, Served};
 
 type Usage = BTreeMap<String, Quantity>;
 

@@ -6,12 +6,12 @@ use api::go_text::quote;
 use api::json::Value;
 
 use crate::authorization::{Request, Rule};
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::metadata;
-use crate::request::Target;
+use crate::objects::metadata;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::status::{Failure, Result};
 
 /// Checks a role or binding.
 ///

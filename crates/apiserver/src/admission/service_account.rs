@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use api::json::{Object, Value};
 
-use crate::chance;
-use crate::metadata;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
+use crate::random;
 use crate::resources;
 use crate::server::Server;
-use crate::status::{Failure, Result};
 
 /// Where containers expect the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -70,7 +70,7 @@ fn mount_token(spec: &mut Object) {
     let volumes = spec.get("volumes").and_then(Value::as_array).unwrap_or_default();
     let mut known = volumes.iter().filter_map(|volume| volume.str_at(&["name"]));
     let known = known.rfind(|name| name.starts_with(VOLUME_PREFIX)).map(ToOwned::to_owned);
-    let volume = known.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}{}", chance::suffix()));
+    let volume = known.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}{}", random::suffix()));
     let mut needed = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {

@@ -4,8 +4,8 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use crate::custom;
+use crate::http::status::{Failure, Result};
 use crate::resources::Resource;
-use crate::status::{Failure, Result};
 
 /// Refuses a definition with a webhook converter, unless it had one before.
 pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<()> {
@@ -17,6 +17,6 @@ pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>)
     let detail =
         "webhook converters are not supported by this server: use None, which rewrites the apiVersion and nothing else";
     errors.forbidden(Path::new("spec.conversion.strategy"), detail);
-    let name = crate::metadata::text(object, "name");
+    let name = crate::objects::metadata::text(object, "name");
     Err(Failure::invalid(resource.group, resource.kind, name, &errors))
 }

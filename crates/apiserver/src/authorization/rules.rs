@@ -7,9 +7,9 @@ use api::json::Value;
 use api::labels::Selector;
 
 use super::{Request, resource_of, texts};
-use crate::cache::{Cache, ResourceCache};
 use crate::identity::User;
-use crate::metadata;
+use crate::objects::metadata;
+use crate::storage::cache::{Cache, ResourceCache};
 
 /// What a role allows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

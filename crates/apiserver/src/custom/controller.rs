@@ -14,13 +14,13 @@ use tracing::{error, info, warn};
 
 use super::serving::Definition;
 use super::{Customs, Snapshot};
-use crate::apply::{self, BuiltIn};
-use crate::cache::Cache;
-use crate::chance;
-use crate::metadata;
+use crate::clock;
+use crate::objects::apply::{self, BuiltIn};
+use crate::objects::metadata;
 use crate::resources::{self, Resource};
 use crate::server::Stopping;
-use crate::stored::{self, Served};
+use crate::storage::cache::Cache;
+use crate::storage::stored::{self, Served};
 
 /// Objects with finalizers are asked for so often.
 const WAIT_FOR_OBJECTS: Duration = Duration::from_millis(300);
@@ -140,7 +140,7 @@ impl Controller {
     async fn step(&mut self, row: &'static Resource, name: &str) -> Result<Pass, store::Error> {
         let Some(known) = self.known.get(name) else { return Ok(Pass::Settled) };
         let (document, revision) = (known.document.clone(), known.revision);
-        let now = chance::now().to_string();
+        let now = clock::now().to_string();
         if metadata::is_deleting(&document) {
             return self.finalize(row, &document, revision, &now).await;
         }
@@ -318,7 +318,7 @@ fn managed_fields(row: &'static Resource, old: &Value, new: &Value) -> Option<Va
         kind: row.kind,
         subresource: "status",
         manager: "kube-apiserver",
-        now: &chance::now().to_string(),
+        now: &clock::now().to_string(),
     };
     write.update(old, new)
 }

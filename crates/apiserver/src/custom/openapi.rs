@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::json::{Object, Value};
 
 use super::serving::Serving;
-use crate::openapi::{add_paths, add_type, reference_to_metadata};
+use crate::serving::openapi::{add_paths, add_type, reference_to_metadata};
 
 /// The document of a group and version.
 pub(super) fn document<'s>(group: &str, version: &str, served: impl Iterator<Item = &'s Arc<Serving>>) -> Value {

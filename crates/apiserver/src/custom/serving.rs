@@ -15,10 +15,10 @@ use registry::expressions::Languages;
 use store::Revision;
 
 use super::rows;
-use crate::apply::Custom;
-use crate::metadata;
+use crate::objects::apply::Custom;
+use crate::objects::metadata;
 use crate::resources::Resource;
-use crate::stored::{self, Served};
+use crate::storage::stored::{self, Served};
 
 /// A definition that is served.
 pub(crate) struct Definition {

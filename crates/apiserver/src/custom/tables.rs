@@ -6,11 +6,11 @@ use api::json::{Object, Value};
 use registry::custom_resource::printer_columns::{Columns, Request as Cells};
 
 use super::serving::Serving;
-use crate::chance;
-use crate::metadata;
-use crate::request::Query;
+use crate::clock;
+use crate::http::request::Query;
+use crate::objects::metadata;
 use crate::server::Server;
-use crate::tables::put_object;
+use crate::serving::tables::put_object;
 
 /// What a client is told when its table has cells that were not evaluated.
 pub(crate) const BUDGET_EXCEEDED: &str = "the CEL expressions of printer columns exceeded the cost budget of this request: some cells are empty; ask for fewer objects, or simplify the columns of the CustomResourceDefinition";
@@ -36,7 +36,7 @@ pub(crate) fn of(
     let columns = serving.columns();
     let started = Instant::now();
     let clock = || -> Duration { started.elapsed() };
-    let mut cells = Cells::new(chance::now(), server.options.table_cost_max, &clock);
+    let mut cells = Cells::new(clock::now(), server.options.table_cost_max, &clock);
     let rows: Vec<Value> = objects
         .map(|object| {
             let mut row = Object::with_capacity(2);

@@ -72,7 +72,7 @@ pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::Authority;
+    use crate::serving::certificates::Authority;
 
     #[test]
     fn subjects_are_read_from_certificates() {

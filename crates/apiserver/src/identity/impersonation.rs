@@ -15,8 +15,8 @@ use percent_encoding::percent_decode_str;
 use super::User;
 use super::service_accounts::{account_user, split_user};
 use crate::authorization::{Authorizer, Request};
-use crate::request::Target;
-use crate::status::{Failure, Result};
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA_PREFIX: &str = "impersonate-extra-";

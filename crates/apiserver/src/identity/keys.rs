@@ -12,7 +12,7 @@ use ring::signature::{self, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey};
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 
 use super::certificate::element;
-use crate::certificates::{CertificateError, write_private};
+use crate::serving::certificates::{CertificateError, write_private};
 
 /// What stands before the point of a P-256 key in a `SubjectPublicKeyInfo`.
 const SPKI_PREFIX: [u8; 26] = [

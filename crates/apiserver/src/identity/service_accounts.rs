@@ -14,10 +14,10 @@ use api::time::Timestamp;
 use super::User;
 use super::jwt::{self, TokenError};
 use super::keys::KeyRing;
-use crate::cache::Cache;
-use crate::chance;
-use crate::metadata;
+use crate::objects::metadata;
+use crate::random;
 use crate::resources;
+use crate::storage::cache::Cache;
 
 /// Clocks may differ by so much.
 const LEEWAY_SECONDS: i64 = 60;
@@ -140,7 +140,7 @@ impl ServiceAccounts {
             "exp": (now.seconds.saturating_add(lifetime.seconds)),
             "iat": (now.seconds),
             "iss": (self.issuer.as_str()),
-            "jti": (chance::uid()),
+            "jti": (random::uid()),
             "kubernetes.io": kubernetes,
             "nbf": (now.seconds),
             "sub": (format!("{USER_PREFIX}{namespace}:{name}"))

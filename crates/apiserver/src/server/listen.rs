@@ -21,10 +21,10 @@ pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Server;
-use super::patience::Patient;
-use crate::body::Body;
-use crate::certificates::{Bundle, CertificateError};
+use super::write_timeout::WriteTimeout;
+use crate::http::body::Body;
 use crate::identity::{User, subject};
+use crate::serving::certificates::{Bundle, CertificateError};
 
 /// Requests that are being handled at the end get so long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -146,7 +146,8 @@ async fn connection(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream, write_timeout)), service);
+    let connection =
+        builder.serve_connection_with_upgrades(TokioIo::new(WriteTimeout::new(stream, write_timeout)), service);
     tokio::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return result,

@@ -7,7 +7,7 @@ use api::json::Value;
 use http::header::CACHE_CONTROL;
 
 use super::Server;
-use crate::answer::Answer;
+use crate::http::answer::Answer;
 
 /// How long both documents may be kept.
 const CACHE: &str = "public, max-age=3600";

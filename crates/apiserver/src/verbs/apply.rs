@@ -1,6 +1,6 @@
 //! Server-side apply: what a client wants of an object is merged into it, or becomes it.
 //!
-//! What that means is in [`crate::apply`]; here a request becomes a write, and a refusal becomes an answer.
+//! What that means is in [`crate::objects::apply`]; here a request becomes a write, and a refusal becomes an answer.
 
 use api::json::{self, Value};
 use api::types::GivenEmpty;
@@ -10,15 +10,15 @@ use super::create::{SYSTEM_FIELDS, check_namespace, check_terminating, insert, n
 use super::modify::modify;
 use super::update::{BasedOn, Tracking, change, check_name, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
-use crate::answer::Answer;
-use crate::apply::{Refusal, Write, conflict_message};
 use crate::authorization;
-use crate::chance;
-use crate::conversion;
-use crate::metadata;
-use crate::payload::FieldValidation;
-use crate::status::{Failure, Result};
-use crate::warnings;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload::FieldValidation;
+use crate::http::status::{Failure, Result};
+use crate::http::warnings;
+use crate::objects::apply::{Refusal, Write, conflict_message};
+use crate::objects::conversion;
+use crate::objects::metadata;
 
 /// So often apply starts over if the object appears or goes meanwhile.
 const ATTEMPTS: usize = 5;
@@ -30,7 +30,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     let force = call.query.flag("force");
     let versions = ownership::versions(call, subresource);
     let api_version = call.resource.api_version(&call.target.version);
-    let (manager, now) = (ownership::manager(call), chance::now().to_string());
+    let (manager, now) = (ownership::manager(call), clock::now().to_string());
     let write = ownership::write(call, &*versions, &api_version, subresource, &manager, &now);
     for attempt in 1..=ATTEMPTS {
         let changed = modify(call, dry_run, |old| {

@@ -7,16 +7,17 @@ use store::{Change, Entry, Guard, Outcome, Write};
 use super::update::Tracking;
 use super::{Call, ownership};
 use crate::admission::{self, Operation};
-use crate::answer::Answer;
-use crate::chance;
-use crate::conversion;
-use crate::metadata;
-use crate::payload::{self, FieldValidation};
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload::{self, FieldValidation};
+use crate::http::status::{Failure, Result};
+use crate::http::warnings;
+use crate::objects::conversion;
+use crate::objects::metadata;
+use crate::objects::services;
+use crate::random;
 use crate::resources::Resource;
-use crate::services;
-use crate::status::{Failure, Result};
-use crate::stored::Served;
-use crate::warnings;
+use crate::storage::stored::Served;
 
 /// What clients may not set in a new object.
 pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -79,8 +80,8 @@ pub(super) async fn insert(
     for attempt in 1..=GENERATE_ATTEMPTS {
         // Only a generated name can be taken and tried again.
         let mut object = if generated { object.clone() } else { object.take() };
-        metadata::set(&mut object, "uid", chance::uid());
-        metadata::set(&mut object, "creationTimestamp", chance::now().to_string());
+        metadata::set(&mut object, "uid", random::uid());
+        metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
         admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
@@ -168,7 +169,7 @@ pub(super) fn merge_owners(object: &mut Value, when: &str) -> Vec<String> {
 /// A name that starts with `stem` and fits into a label.
 fn generate_name(stem: &str) -> String {
     let end = stem.char_indices().map(|(at, _)| at).chain([stem.len()]).take_while(|at| *at <= 58).last().unwrap_or(0);
-    format!("{}{}", stem.get(..end).unwrap_or_default(), chance::suffix())
+    format!("{}{}", stem.get(..end).unwrap_or_default(), random::suffix())
 }
 
 /// Takes the namespace from the path where the object has none.

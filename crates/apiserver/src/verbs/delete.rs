@@ -5,13 +5,13 @@ use api::json::Value;
 use super::modify::{Decision, Done, modify};
 use super::update::spec_finalizers;
 use super::{Call, Selection, create, list};
-use crate::answer::Answer;
-use crate::chance;
-use crate::metadata;
-use crate::payload;
-use crate::request::Target;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload;
+use crate::http::request::Target;
+use crate::http::status::{self, Failure, Result};
+use crate::objects::metadata;
 use crate::resources::Resource;
-use crate::status::{self, Failure, Result};
 
 /// What a deletion is asked to respect.
 #[derive(Debug, Clone, Default)]
@@ -140,7 +140,7 @@ pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
 fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decision> {
     let resource = call.resource;
     if crate::custom::is_definition(resource) && !metadata::is_deleting(old) {
-        let (mut definition, now) = (old.clone(), chance::now().to_string());
+        let (mut definition, now) = (old.clone(), clock::now().to_string());
         metadata::set(&mut definition, "deletionTimestamp", now.as_str());
         registry::definition_status::terminate(&mut definition, &now);
         create::normalize(call, &mut definition);
@@ -167,7 +167,7 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
     if grace == 0 && !waits && (!is_graceful(resource) || deleting && grace_before == Some(0)) {
         return Ok(Decision::Delete(object));
     }
-    let now = chance::now();
+    let now = clock::now();
     metadata::set(&mut object, "deletionTimestamp", now.plus_seconds(grace).to_string());
     metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
     if !deleting {

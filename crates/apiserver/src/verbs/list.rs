@@ -13,14 +13,14 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use store::{ListOptions, Revision};
 
 use super::{Call, Selection, partial_metadata};
-use crate::answer::Answer;
-use crate::body::Body;
-use crate::cache::Snapshot;
-use crate::conversion;
-use crate::negotiation::Form;
-use crate::status::{Failure, Result};
-use crate::stored::Served;
-use crate::tables;
+use crate::http::answer::Answer;
+use crate::http::body::Body;
+use crate::http::negotiation::Form;
+use crate::http::status::{Failure, Result};
+use crate::objects::conversion;
+use crate::serving::tables;
+use crate::storage::cache::Snapshot;
+use crate::storage::stored::Served;
 
 /// Pieces of a long list have about this many bytes.
 const PIECE: usize = 64 << 10;
@@ -69,7 +69,7 @@ pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
     let version = call.query.get("resourceVersion");
     let matching = call.query.get("resourceVersionMatch");
     let at = Path::new("resourceVersionMatch");
-    let watching = call.query.flag("watch") || call.target.verb == Some(crate::request::Verb::Watch);
+    let watching = call.query.flag("watch") || call.target.verb == Some(crate::http::request::Verb::Watch);
     let initial = call.query.has("sendInitialEvents");
     if initial && !watching {
         errors.forbidden(Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");

@@ -6,9 +6,9 @@ use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
-use crate::services;
-use crate::status::{Failure, Result};
-use crate::stored::Served;
+use crate::http::status::{Failure, Result};
+use crate::objects::services;
+use crate::storage::stored::Served;
 
 /// What to do with an object.
 pub(super) enum Decision {

@@ -5,8 +5,8 @@ use api::json::Value;
 use http::header::USER_AGENT;
 
 use super::{Call, FIELD_MANAGER_BYTES_MAX};
-use crate::apply::{BuiltIn, Versions, Write};
-use crate::chance;
+use crate::clock;
+use crate::objects::apply::{BuiltIn, Versions, Write};
 
 /// The name by which the client owns what it writes: the one it gives, else the first word of its user agent.
 pub(super) fn manager(call: &Call<'_>) -> String {
@@ -38,7 +38,7 @@ pub(super) fn create(call: &Call<'_>, object: &Value) -> Option<Value> {
     let versions = versions(call, "");
     let api_version = call.resource.api_version(&call.target.version);
     let empty = versions.empty(&api_version);
-    let (manager, now) = (manager(call), chance::now().to_string());
+    let (manager, now) = (manager(call), clock::now().to_string());
     write(call, &*versions, &api_version, "", &manager, &now).update(&empty, object)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn update_by(
 ) -> Option<Value> {
     let versions = versions(call, subresource);
     let api_version = call.resource.api_version(&call.target.version);
-    let now = chance::now().to_string();
+    let now = clock::now().to_string();
     write(call, &*versions, &api_version, subresource, manager, &now).update(old, object)
 }
 

@@ -5,13 +5,13 @@ use api::json::Value;
 use super::Call;
 use super::create::{check_namespace, merge_owners};
 use super::update::{BasedOn, change, modify_tracked, show};
-use crate::answer::Answer;
-use crate::conversion;
-use crate::metadata;
-use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::payload::{Decoded, FieldValidation, Payload};
-use crate::status::{Failure, Result};
-use crate::warnings;
+use crate::http::answer::Answer;
+use crate::http::payload::{Decoded, FieldValidation, Payload};
+use crate::http::status::{Failure, Result};
+use crate::http::warnings;
+use crate::objects::conversion;
+use crate::objects::metadata;
+use crate::objects::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
 
 const MANAGED_FIELDS: &[u8] = b"managedFields";
 
@@ -127,7 +127,7 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
         return api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default());
     }
     let mut value = patched(call, kind, shown).map(|(value, _)| value).unwrap_or_default();
-    crate::patch::sort_touched(kind, &mut value, &call.body);
+    crate::objects::patch::sort_touched(kind, &mut value, &call.body);
     api::json::to_string(&value)
 }
 

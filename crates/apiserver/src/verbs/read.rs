@@ -1,8 +1,8 @@
 //! Getting one object.
 
 use super::Call;
-use crate::answer::Answer;
-use crate::status::{Failure, Result};
+use crate::http::answer::Answer;
+use crate::http::status::{Failure, Result};
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     match call.query.get("resourceVersion") {

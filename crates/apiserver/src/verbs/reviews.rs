@@ -5,14 +5,14 @@ use api::json;
 use api::json::{Object, Value};
 
 use super::{Call, ownership};
-use crate::answer::Answer;
 use crate::authorization::{Request, Rule};
-use crate::chance;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload::{self, FieldValidation};
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::metadata;
-use crate::payload::{self, FieldValidation};
-use crate::request::Target;
-use crate::status::{Failure, Result};
+use crate::objects::metadata;
 
 /// Whether objects of this resource are questions.
 pub(super) fn is_review(group: &str) -> bool {
@@ -38,7 +38,7 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
         "TokenReview" => token_review(call, &review).await?,
         "SelfSubjectReview" => {
             managed_fields = None;
-            review = json!({"metadata": {"creationTimestamp": (chance::now().to_string())}});
+            review = json!({"metadata": {"creationTimestamp": (clock::now().to_string())}});
             json!({"userInfo": (call.user.to_value())})
         }
         "SelfSubjectRulesReview" => {

@@ -7,10 +7,10 @@ mod token;
 
 pub(super) use self::binding::bind;
 use super::{Call, patch, read, update};
-use crate::answer::Answer;
-use crate::metadata;
-use crate::request::Verb;
-use crate::status::{Failure, Result};
+use crate::http::answer::Answer;
+use crate::http::request::Verb;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();

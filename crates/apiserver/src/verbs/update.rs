@@ -7,12 +7,12 @@ use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
 use super::{Call, create, ownership};
 use crate::admission::{self, Operation};
-use crate::answer::Answer;
-use crate::conversion;
-use crate::metadata;
-use crate::payload::{self, Decoded, FieldValidation};
-use crate::status::{Failure, Result};
-use crate::warnings;
+use crate::http::answer::Answer;
+use crate::http::payload::{self, Decoded, FieldValidation};
+use crate::http::status::{Failure, Result};
+use crate::http::warnings;
+use crate::objects::conversion;
+use crate::objects::metadata;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -212,7 +212,7 @@ pub(super) fn change(
     admission::validate_update(call.server, resource, &object, old, call.user)?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);
-        crate::apply::keep_times(&mut object, old);
+        crate::objects::apply::keep_times(&mut object, old);
     }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
         let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);

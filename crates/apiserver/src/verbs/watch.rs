@@ -13,18 +13,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Call, Selection, list, partial_metadata};
-use crate::answer::Answer;
-use crate::body::Body;
-use crate::cache::{Change, ChangeKind, ResourceCache, TooOld, event_line};
-use crate::conversion;
 use crate::custom::serving::Serving;
-use crate::negotiation::{Accepted, Form};
-use crate::request::{Query, Target};
+use crate::http::answer::Answer;
+use crate::http::body::Body;
+use crate::http::negotiation::{Accepted, Form};
+use crate::http::request::{Query, Target};
+use crate::http::status::{Failure, Result};
+use crate::objects::conversion;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::status::{Failure, Result};
-use crate::stored::Served;
-use crate::tables;
+use crate::serving::tables;
+use crate::storage::cache::{Change, ChangeKind, ResourceCache, TooOld, event_line};
+use crate::storage::stored::Served;
 
 /// So many batches wait for the connection.
 const BATCHES_WAITING: usize = 4;
@@ -38,16 +38,16 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     if call.accepted.yaml {
         // There is no end to a document in a stream of YAML.
-        return Err(crate::negotiation::of_watch(crate::negotiation::none()));
+        return Err(crate::http::negotiation::of_watch(crate::http::negotiation::none()));
     }
-    if crate::negotiation::wants_protobuf(call.headers) {
+    if crate::http::negotiation::wants_protobuf(call.headers) {
         // Events are encoded once for all watchers, as JSON.
-        return Err(crate::negotiation::not_acceptable());
+        return Err(crate::http::negotiation::not_acceptable());
     }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
         let name = format!("metadata.name={}", call.target.name);
-        selection.fields = crate::fields::Selector::parse(&name, call.resource)?;
+        selection.fields = crate::objects::field_selectors::Selector::parse(&name, call.resource)?;
     }
     list::check_options(call, "ListOptions")?;
     let text = call.query.get("resourceVersion");
@@ -69,7 +69,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     }
     let seconds = match call.query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(u64::MAX),
-        _ => 1800_u64.saturating_add(crate::chance::below(1800)),
+        _ => 1800_u64.saturating_add(crate::random::below(1800)),
     };
     let cache = call.cache();
     let (snapshot, place) = if initial {

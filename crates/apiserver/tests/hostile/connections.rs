@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use apiserver::Options;
-use apiserver::certificates::Authority;
+use apiserver::serving::certificates::Authority;
 
 use super::client::Endpoint;
 use super::running::{Running, eventually, open_files};

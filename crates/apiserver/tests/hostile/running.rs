@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apiserver::certificates::{Authority, Bundle, Pair};
 use apiserver::server::listen;
+use apiserver::serving::certificates::{Authority, Bundle, Pair};
 use apiserver::{Options, Server};
 use rustls::pki_types::CertificateDer;
 use store::Embedded;

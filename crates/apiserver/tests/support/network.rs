@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use apiserver::certificates::Bundle;
 use apiserver::server::listen::{self, TlsAcceptor};
+use apiserver::serving::certificates::Bundle;
 use apiserver::{Options, Server};
 use bytes::Bytes;
 use http::Request;

@@ -5,13 +5,13 @@ use api::json::Value;
 use super::super::Call;
 use super::super::create::normalize;
 use super::super::modify::{Decision, modify};
-use crate::answer::Answer;
-use crate::chance;
-use crate::metadata;
-use crate::payload;
-use crate::request::Target;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload;
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources;
-use crate::status::{Failure, Result};
 
 /// Labels of a node that its pods get, too.
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -126,7 +126,7 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
     }
     let condition = api::json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": (chance::now().to_string())
+        "lastTransitionTime": (clock::now().to_string())
     });
     if let Some(fields) = pod.as_object_mut() {
         let status = fields.get_or_insert("status", Value::object);

@@ -7,13 +7,13 @@ use super::super::create::normalize;
 use super::super::delete::{DeleteOptions, delete_object};
 use super::super::modify::{Decision, modify};
 use super::super::ownership;
-use crate::answer::Answer;
-use crate::chance;
-use crate::metadata;
-use crate::payload;
-use crate::request::Target;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload;
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
+use crate::objects::metadata;
 use crate::resources::{self, Resource};
-use crate::status::{Failure, Result};
 
 pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Eviction")?;
@@ -134,13 +134,13 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
             }
             let disrupted = status.get_or_insert("disruptedPods", Value::object);
             if let Some(disrupted) = disrupted.as_object_mut() {
-                disrupted.insert(pod, chance::now().to_string());
+                disrupted.insert(pod, clock::now().to_string());
             }
         }
         normalize(&budget_call, &mut budget);
         if let Some(managed_fields) = ownership::update_by(&budget_call, "kube-apiserver", old, &budget, "status") {
             metadata::set(&mut budget, "managedFields", managed_fields);
-            crate::apply::keep_times(&mut budget, old);
+            crate::objects::apply::keep_times(&mut budget, old);
         }
         Ok(Decision::Put(budget))
     })
@@ -158,7 +158,7 @@ fn exhausted(conditions: &mut Value, generation: i64) {
     let since = since.and_then(|it| it.str_at(&["lastTransitionTime"])).map(ToOwned::to_owned);
     let condition = api::json!({
         "type": KIND, "status": "False", "observedGeneration": generation,
-        "lastTransitionTime": (since.unwrap_or_else(|| chance::now().to_string())),
+        "lastTransitionTime": (since.unwrap_or_else(|| clock::now().to_string())),
         "reason": "InsufficientPods", "message": ""
     });
     match known.and_then(|at| conditions.get_mut(at)) {
@@ -176,7 +176,7 @@ async fn mark(call: &Call<'_>) -> Result<()> {
         let mut pod = pod.clone();
         let condition = api::json!({
             "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": (chance::now().to_string()),
+            "lastTransitionTime": (clock::now().to_string()),
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"
         });
         if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {

@@ -7,15 +7,15 @@ use api::types::GivenEmpty;
 use super::super::modify::{Done, modify};
 use super::super::update::{Tracking, change, check_name};
 use super::super::{Call, apply, ownership};
-use crate::answer::Answer;
-use crate::apply::{Element, Single, Write, to_parent, to_scale};
-use crate::chance;
-use crate::metadata;
-use crate::negotiation::Form;
-use crate::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::payload::{self, FieldValidation, Payload};
-use crate::status::{Failure, Result};
-use crate::tables;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::negotiation::Form;
+use crate::http::payload::{self, FieldValidation, Payload};
+use crate::http::status::{Failure, Result};
+use crate::objects::apply::{Element, Single, Write, to_parent, to_scale};
+use crate::objects::metadata;
+use crate::objects::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
+use crate::serving::tables;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
@@ -165,7 +165,7 @@ fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
 /// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
 async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
-    let now = chance::now().to_string();
+    let now = clock::now().to_string();
     let replicas_in = |version: &str| replicas_in(call, version);
     let done = modify(call, dry_run, |old| {
         let entries = old.at(&["metadata", "managedFields"]);

@@ -8,14 +8,14 @@ use api::json::Value;
 
 use super::super::ownership;
 use super::Call;
-use crate::answer::Answer;
-use crate::apply::{Single, Versions as _, Write};
-use crate::chance;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::payload::{self, FieldValidation};
+use crate::http::status::{Failure, Result};
 use crate::identity::service_accounts::{Bound, Lifetime, Reference};
-use crate::metadata;
-use crate::payload::{self, FieldValidation};
+use crate::objects::apply::{Single, Versions as _, Write};
+use crate::objects::metadata;
 use crate::resources;
-use crate::status::{Failure, Result};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -73,7 +73,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     if bound.pod.is_some() && seconds == WARN_SECONDS && for_server {
         lifetime = Lifetime { seconds: EXTENDED_SECONDS, warn_after_seconds: Some(seconds) };
     }
-    let now = chance::now();
+    let now = clock::now();
     let token = accounts.issue(&account, &bound, &audiences, now, lifetime);
     let token = token.ok_or_else(|| Failure::internal("failed to generate token"))?;
     metadata::set(&mut request, "name", name);

@@ -1,0 +1,10 @@
+//! From HTTP to a request, and from an answer to HTTP: paths, forms of bodies, status objects, warnings.
+
+pub(crate) mod answer;
+pub(crate) mod body;
+pub(crate) mod cbor;
+pub mod negotiation;
+pub mod payload;
+pub mod request;
+pub mod status;
+pub(crate) mod warnings;

@@ -1,0 +1,193 @@
+//! What form the client wants the answer in.
+//!
+//! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. Objects are kept as JSON,
+//! so protobuf is passed over where the client takes JSON as well, and sent where it does not.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use crate::http::status::{Failure, Result};
+
+/// How an object is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As it is.
+    Object,
+    /// As a table for people.
+    Table,
+    /// Its metadata only.
+    Metadata,
+    /// A list of objects' metadata only.
+    MetadataList,
+    /// Discovery of all groups in one document.
+    GroupDiscovery,
+}
+
+/// How the answer is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// What is shown.
+    pub form: Form,
+    /// The version of the shown form, for the group `meta.k8s.io`.
+    pub version: String,
+    /// YAML instead of JSON.
+    pub yaml: bool,
+    /// With line breaks.
+    pub pretty: bool,
+}
+
+const NONE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const NO_FORM: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// The media type of objects in protobuf.
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Whether a client takes protobuf and nothing else that could be sent.
+#[must_use]
+pub fn wants_protobuf(headers: &HeaderMap) -> bool {
+    let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    accept.peek().is_some()
+        && accept
+            .flat_map(|value| value.split(','))
+            .all(|it| it.split(';').next().unwrap_or_default().trim() == PROTOBUF)
+}
+
+/// Reads the `Accept` header of a request.
+///
+/// # Errors
+/// 406 if nothing that is asked for can be sent.
+pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
+    let accept = accept(headers);
+    let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, pretty: false };
+    if accept.trim().is_empty() {
+        return Ok(plain);
+    }
+    let mut known_type = false;
+    let only_protobuf = wants_protobuf(headers);
+    for clause in by_quality(&accept) {
+        let mut parts = clause.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let mut accepted = plain.clone();
+        match media {
+            "application/json" | "*/*" => {}
+            "application/yaml" => accepted.yaml = true,
+            PROTOBUF => {
+                known_type = true;
+                if !only_protobuf {
+                    continue;
+                }
+            }
+            _ => continue,
+        }
+        known_type = true;
+        let (mut form, mut group, mut version) = ("", "", "");
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            match key {
+                "as" => form = value,
+                "g" => group = value,
+                "v" => version = value,
+                "pretty" => accepted.pretty = value == "1",
+                _ => {}
+            }
+        }
+        accepted.form = match (form, group, version) {
+            ("", _, _) => Form::Object,
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
+            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::MetadataList,
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::GroupDiscovery,
+            _ => continue,
+        };
+        if media == PROTOBUF && accepted.form != Form::Object {
+            continue;
+        }
+        if !form.is_empty() {
+            version.clone_into(&mut accepted.version);
+        }
+        return Ok(accepted);
+    }
+    if known_type {
+        return Err(not_acceptable());
+    }
+    Err(none())
+}
+
+/// The answer to a client that takes no form that exists.
+pub(crate) fn none() -> Box<Failure> {
+    Failure::new(406, "NotAcceptable", NONE).with_no_details()
+}
+
+/// A refusal as a client meets it that wants to watch: it may take a stream.
+pub(crate) fn of_watch(mut failure: Box<Failure>) -> Box<Failure> {
+    if failure.message == NONE {
+        failure.message.push_str(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch");
+    }
+    failure
+}
+
+/// Whether YAML is the first of the forms that can be sent.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCEPT) && negotiate(headers).is_ok_and(|accepted| accepted.yaml)
+}
+
+/// The answer to a client that takes a form which exists, but not of this.
+#[must_use]
+pub(crate) fn not_acceptable() -> Box<Failure> {
+    Failure::new(406, "NotAcceptable", NO_FORM)
+}
+
+/// All that a client says it takes.
+pub(crate) fn accept(headers: &HeaderMap) -> String {
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+/// The clauses of an `Accept` header, best first.
+pub(crate) fn by_quality(accept: &str) -> Vec<&str> {
+    let mut clauses: Vec<&str> = accept.split(',').map(str::trim).collect();
+    clauses.sort_by(|left, right| quality(right).total_cmp(&quality(left)));
+    clauses
+}
+
+fn quality(clause: &str) -> f32 {
+    let value = clause.split(';').find_map(|part| part.trim().strip_prefix("q="));
+    value.and_then(|value| value.parse().ok()).unwrap_or(1.0)
+}
+
+impl Failure {
+    /// Details that say nothing: some answers of Kubernetes have them.
+    #[must_use]
+    pub(crate) fn with_no_details(mut self: Box<Self>) -> Box<Self> {
+        self.details.get_or_insert_default();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, expected: std::result::Result<Form, u16>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        assert_eq!(negotiate(&headers).map(|it| it.form).map_err(|it| it.code), expected, "{accept}");
+    }
+
+    #[test]
+    fn the_first_supported_clause_wins() {
+        check("", Ok(Form::Object));
+        check("*/*", Ok(Form::Object));
+        check("application/*", Err(406));
+        check("text/plain", Err(406));
+        check("application/vnd.kubernetes.protobuf,application/json", Ok(Form::Object));
+        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Ok(Form::Table));
+        check("application/cbor,application/json", Ok(Form::Object));
+        check("application/vnd.kubernetes.protobuf", Ok(Form::Object));
+        check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Err(406));
+        check("application/json;as=Foo;v=v1;g=meta.k8s.io", Err(406));
+        check("application/json;as=Foo;v=v1;g=meta.k8s.io,application/json", Ok(Form::Object));
+        check("text/plain;q=0.9,application/json;q=0.5", Ok(Form::Object));
+        check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Ok(Form::GroupDiscovery));
+        check("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", Err(406));
+    }
+}

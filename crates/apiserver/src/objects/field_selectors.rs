@@ -1,0 +1,285 @@
+//! Field selectors: `spec.nodeName=a,status.phase!=Failed`, and which fields each resource offers.
+
+use api::json::Value;
+
+use crate::http::status::{Failure, Result};
+use crate::resources::Resource;
+
+/// Conditions on fields; all must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector {
+    terms: Vec<Term>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Term {
+    field: String,
+    equal: bool,
+    value: String,
+    /// The field is where its name says: so it is in custom resources.
+    is_plain: bool,
+}
+
+impl Selector {
+    /// Reads a selector for a resource.
+    ///
+    /// # Errors
+    /// 400 if it is not understood, or names a field that the resource does not offer.
+    pub fn parse(text: &str, resource: &Resource) -> Result<Self> {
+        let mut terms = Vec::new();
+        for part in split(text) {
+            if part.is_empty() {
+                continue;
+            }
+            let Some((field, equal, value)) = operator(&part) else {
+                return Err(Failure::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'")));
+            };
+            check(&field, resource)?;
+            terms.push(Term { field, equal, value: unescape(&value), is_plain: resource.custom.is_some() });
+        }
+        Ok(Self { terms })
+    }
+
+    /// Whether nothing is required.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The one name that objects must have, if the selector asks for nothing but that.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self.terms.as_slice() {
+            [Term { field, equal: true, value, .. }] if field == "metadata.name" => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether an object, as it is stored, is selected.
+    #[must_use]
+    pub fn matches(&self, object: &Value) -> bool {
+        let value = |term: &Term| {
+            if term.is_plain { plain_value_of(object, &term.field) } else { value_of(object, &term.field) }
+        };
+        self.terms.iter().all(|term| (value(term) == term.value) == term.equal)
+    }
+}
+
+/// Splits at commas that are not escaped.
+fn split(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut escaped = false;
+    for character in text.chars() {
+        if character == ',' && !escaped {
+            parts.push(String::new());
+            continue;
+        }
+        escaped = character == '\\' && !escaped;
+        if let Some(part) = parts.last_mut() {
+            part.push(character);
+        }
+    }
+    parts
+}
+
+fn operator(part: &str) -> Option<(String, bool, String)> {
+    for (index, _) in part.char_indices() {
+        let rest = part.get(index..)?;
+        for (text, equal) in [("!=", false), ("==", true), ("=", true)] {
+            if let Some(value) = rest.strip_prefix(text) {
+                return Some((part.get(..index)?.to_owned(), equal, value.to_owned()));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> String {
+    value.replace("\\,", ",").replace("\\=", "=").replace("\\\\", "\\")
+}
+
+/// The fields that a resource offers beside name and namespace.
+fn offered(resource: &Resource) -> &'static [&'static str] {
+    if let Some(custom) = resource.custom {
+        return custom.selectable_fields;
+    }
+    match (resource.group, resource.plural) {
+        ("", "pods") => &[
+            "spec.host",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "nodes") => &["spec.unschedulable"],
+        ("", "namespaces") => &["status.phase"],
+        ("", "secrets") => &["type"],
+        ("", "services") => &["spec.clusterIP", "spec.type"],
+        ("", "replicationcontrollers") => &["status.replicas"],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "events") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        ("batch", "jobs") => &["status.successful"],
+        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
+        ("certificates.k8s.io", "clustertrustbundles") => &["spec.signerName"],
+        ("certificates.k8s.io", "podcertificaterequests") => &["spec.nodeName", "spec.podName", "spec.signerName"],
+        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver", "spec.pool.name"],
+        _ => &[],
+    }
+}
+
+fn check(field: &str, resource: &Resource) -> Result<()> {
+    let offered = offered(resource);
+    // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
+    let own_conversion = !offered.is_empty() || resource.custom.is_some();
+    let is_name = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => !own_conversion || resource.namespaced && resource.plural != "podcertificaterequests",
+        _ => false,
+    };
+    if is_name || offered.contains(&field) {
+        return Ok(());
+    }
+    Err(Failure::bad_request(match (resource.group, resource.plural) {
+        ("batch", "jobs") => format!("field label \"{field}\" not supported for Job"),
+        ("resource.k8s.io", "resourceslices") => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {field}")
+        }
+        _ if own_conversion => format!("field label not supported: {field}"),
+        _ => format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+    }))
+}
+
+/// The text of a field of a custom resource, empty if it is missing.
+fn plain_value_of(object: &Value, field: &str) -> String {
+    let path: Vec<&str> = field.split('.').collect();
+    match object.at(&path) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.to_string(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// The text of a field, empty if it is missing.
+fn value_of(object: &Value, field: &str) -> String {
+    let path: Vec<&str> = match field {
+        // Events are stored as core/v1 has them.
+        "reportingController" => vec!["reportingComponent"],
+        "source" => vec!["source", "component"],
+        "status.successful" => vec!["status", "succeeded"],
+        "spec.host" => vec!["spec", "nodeName"],
+        "name" => vec!["metadata", "name"],
+        _ => match field.strip_prefix("regarding.") {
+            Some(rest) => vec!["involvedObject", rest],
+            None => field.split('.').collect(),
+        },
+    };
+    match object.at(&path) {
+        Some(Value::String(text)) => text.to_string(),
+        None | Some(Value::Null) => match field {
+            "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
+            "status.successful" | "status.replicas" => "0".to_owned(),
+            "source" => value_of(object, "reportingComponent"),
+            "status.podIP" => {
+                let first = object.at(&["status", "podIPs"]).and_then(Value::as_array).and_then(|all| all.first());
+                first.and_then(|it| it.str_at(&["ip"])).unwrap_or_default().to_owned()
+            }
+            _ => String::new(),
+        },
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources;
+
+    #[test]
+    fn selectors_match_fields() {
+        let pods = resources::find("", "v1", "pods").unwrap();
+        let selector = Selector::parse("spec.nodeName=a,status.phase!=Failed", pods).unwrap();
+        let pod = api::json!({"spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
+        assert!(selector.matches(&pod));
+        assert!(!selector.matches(&api::json!({"spec": {"nodeName": "b"}})));
+        assert_eq!(Selector::parse("metadata.name=x", pods).unwrap().name(), Some("x"));
+        assert!(Selector::parse("spec.hostNetwork=false", pods).unwrap().matches(&pod));
+    }
+
+    #[test]
+    fn recorded_fields_agree() {
+        let (mut count, mut wrong) = (0, Vec::new());
+        for line in include_str!("../../tests/data/fields.jsonl").lines() {
+            let case = api::json::parse(line.as_bytes()).unwrap();
+            let (id, input, expected) =
+                (case.str_at(&["id"]).unwrap(), case.get("input").unwrap(), case.get("expected").unwrap());
+            let about = input.get("object").unwrap_or(input);
+            let (api_version, kind) = (about.str_at(&["apiVersion"]).unwrap(), about.str_at(&["kind"]).unwrap());
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let is_it = |it: &&Resource| it.group == group && it.kind == kind && it.versions.contains(&version);
+            let resource = resources::all().iter().find(is_it).unwrap();
+            count += 1;
+            if let Some(label) = input.str_at(&["label"]) {
+                let found = check(label, resource).err().map(|failure| failure.message.clone());
+                if found.as_deref() != expected.str_at(&["error"]) {
+                    wrong.push(format!("{id}: {found:?} instead of {expected}"));
+                }
+                continue;
+            }
+            let of = api::types::by_api_version(api_version, kind).unwrap();
+            let mut object = api::types::decode(of, about).unwrap().value;
+            registry::defaults::apply(of, &mut object, "");
+            for (field, value) in expected.get("fields").and_then(Value::as_object).unwrap().iter() {
+                let found = value_of(&object, field);
+                if Some(found.as_str()) != value.as_str() {
+                    wrong.push(format!("{id}: {field} is {found} instead of {value}"));
+                }
+            }
+        }
+        assert!(count > 130, "{count}");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn unknown_fields_and_broken_selectors_are_refused() {
+        let pods = resources::find("", "v1", "pods").unwrap();
+        let deployments = resources::find("apps", "v1", "deployments").unwrap();
+        let message = |text: &str, of| Selector::parse(text, of).unwrap_err().message.clone();
+        assert_eq!(message("spec.bogus=1", pods), "field label not supported: spec.bogus");
+        assert_eq!(
+            message("spec.replicas=1", deployments),
+            "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+        assert_eq!(
+            message("spec.nodeName", pods),
+            "invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Paths that are no resources: discovery, OpenAPI, health, version, metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::IF_NONE_MATCH;
+
+use super::{Server, not_found, openid};
+use crate::authorization::Request;
+use crate::http::answer::Answer;
+use crate::http::negotiation;
+use crate::http::request::Query;
+use crate::http::status::{Failure, Result};
+use crate::identity::User;
+use crate::resources;
+use crate::serving::discovery;
+
+/// What `/version` says: the Kubernetes release whose API this is.
+const VERSION: &str = concat!(
+    "{\n  \"major\": \"1\",\n  \"minor\": \"38\",\n  \"emulationMajor\": \"1\",\n  \"emulationMinor\": \"38\",\n",
+    "  \"minCompatibilityMajor\": \"1\",\n  \"minCompatibilityMinor\": \"37\",\n",
+    "  \"gitVersion\": \"v1.38.0-alpha.0+celplane-",
+    env!("CARGO_PKG_VERSION"),
+    "\",\n  \"gitCommit\": \"\",\n  \"gitTreeState\": \"clean\",\n",
+    "  \"buildDate\": \"1970-01-01T00:00:00Z\",\n  \"goVersion\": \"\",\n  \"compiler\": \"rustc\",\n",
+    "  \"platform\": \"linux/amd64\"\n}"
+);
+
+/// How long the store may take to show that it is there.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) async fn answer(
+    server: &Arc<Server>,
+    parts: &http::request::Parts,
+    query: &Query,
+    user: &User,
+) -> Result<Answer> {
+    let whole = parts.uri.path();
+    let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
+    let is_public = path == "/version" || is_health(path);
+    if !is_public {
+        let verb = parts.method.as_str().to_lowercase();
+        let verb = if verb == "post" { "create".to_owned() } else { verb };
+        let asked = Request::Path { verb: &verb, path: whole };
+        if server.authorizer.authorize(user, asked).is_err() {
+            server.catch_up().await;
+            server.authorizer.authorize(user, asked)?;
+        }
+    }
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let customs = server.customs.snapshot();
+    let customs = &*customs;
+    let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match segments.as_slice() {
+        ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
+        ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query).await),
+        ["metrics"] => {
+            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+            Ok(Answer::bytes(200, content_type, server.metrics.text()))
+        }
+        ["api"] => {
+            let accepted = negotiation::negotiate(&parts.headers)?;
+            Ok(discovery::api(&accepted, if_none_match, &server.options.address, customs))
+        }
+        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, customs)),
+        ["api", version] => discovery::group_version("", version, customs),
+        ["apis", group] => Ok(discovery::group(group, customs).unwrap_or_else(not_found)),
+        ["apis", group, version] if resources::has_version(group, version) || customs.has_version(group, version) => {
+            discovery::group_version(group, version, customs)
+        }
+        ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
+        ["openapi", "v3", rest @ ..] => {
+            let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
+            Ok(answer.unwrap_or_else(not_found))
+        }
+        ["openapi", "v2"] => {
+            let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+            Ok(crate::serving::openapi::v2::answer(accept.unwrap_or_default()))
+        }
+        [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
+        ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
+        [""] => {
+            let mut paths: Vec<String> = [
+                "/.well-known/openid-configuration",
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/readyz",
+                "/version",
+            ]
+            .map(ToOwned::to_owned)
+            .to_vec();
+            for (group, versions) in discovery::all_groups(customs) {
+                for version in versions {
+                    paths.push(if group.is_empty() {
+                        format!("/api/{version}")
+                    } else {
+                        format!("/apis/{group}/{version}")
+                    });
+                }
+                if !group.is_empty() {
+                    paths.push(format!("/apis/{group}"));
+                }
+            }
+            paths.sort();
+            let paths: Vec<api::json::Value> = paths.into_iter().map(Into::into).collect();
+            Ok(Answer::json(200, &api::json!({"paths": paths})))
+        }
+        _ => Ok(not_found()),
+    }
+}
+
+fn is_health(path: &str) -> bool {
+    ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
+    let name = segments.first().copied().unwrap_or_default();
+    let store = server.options.store_name;
+    let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
+    if name == "readyz" {
+        checks.push("shutdown");
+    }
+    // Probes that were written for Kubernetes know the store by this name.
+    let named = |check| if check == "etcd" { store } else { check };
+    let excluded: Vec<&str> = query.all("exclude").map(named).collect();
+    let one = segments.get(1).map(|check| named(check));
+    let excluded_store = excluded.contains(&store) || one.is_some_and(|it| it != store);
+    let store_is_away = !excluded_store && {
+        let answered = tokio::time::timeout(STORE_TIMEOUT, server.store.current_revision()).await;
+        !matches!(answered, Ok(Ok(_)))
+    };
+    let stopping = *server.stopping.borrow();
+    let failed = |check: &str| check == "shutdown" && stopping || check == store && store_is_away;
+    if let Some(one) = one {
+        return match checks.contains(&one) {
+            false => not_found(),
+            true if failed(one) => Answer::text(500, format!("internal server error: {one} failed\n")),
+            true => Answer::text(200, "ok"),
+        };
+    }
+    let mut lines = String::new();
+    let mut healthy = true;
+    for check in &checks {
+        if excluded.contains(check) {
+            lines.push_str(&format!("[+]{check} excluded: ok\n"));
+        } else if failed(check) {
+            healthy = false;
+            lines.push_str(&format!("[-]{check} failed: reason withheld\n"));
+        } else {
+            lines.push_str(&format!("[+]{check} ok\n"));
+        }
+    }
+    if !healthy {
+        return Answer::text(500, format!("{lines}{name} check failed\n"));
+    }
+    if query.has("verbose") {
+        return Answer::text(200, format!("{lines}{name} check passed\n"));
+    }
+    Answer::text(200, "ok")
+}

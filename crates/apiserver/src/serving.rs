@@ -1,0 +1,7 @@
+//! What the server shows beside objects: discovery, OpenAPI, tables, certificates, what every cluster begins with.
+
+pub(crate) mod bootstrap;
+pub mod certificates;
+pub(crate) mod discovery;
+pub mod openapi;
+pub(crate) mod tables;

@@ -1,0 +1,140 @@
+//! What every cluster has from the start: namespaces, the service of the API, roles and bindings, priority classes.
+//!
+//! The objects are data. What exists is left alone, so that changes of an administrator stay.
+
+use api::json::{self, Value};
+use store::{Outcome, Store, Write};
+
+use crate::clock;
+use crate::objects::apply::{self, BuiltIn, Versions as _};
+use crate::objects::metadata;
+use crate::objects::services::{self, AddressRange};
+use crate::random;
+use crate::resources::{self, Resource};
+use crate::storage::stored;
+
+const OBJECTS: &str = include_str!("../../data/bootstrap.json");
+
+/// Group and resource of each list, in the order in which they are made.
+const LISTS: [(&str, &str); 7] = [
+    ("", "namespaces"),
+    ("", "services"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+];
+
+/// Makes what is missing.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result<(), store::Error> {
+    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
+    let mut writes = Vec::new();
+    for (group, plural) in LISTS {
+        let Some(resource) = resources::find(group, "v1", plural) else { continue };
+        for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
+            let mut object = object.clone();
+            if plural == "services"
+                && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+            {
+                let address = addresses.first_address().to_string();
+                spec.insert("clusterIP", address.as_str());
+                spec.insert("clusterIPs", vec![Value::from(address)]);
+            }
+            writes.extend(make(resource, object));
+        }
+    }
+    if let Some(ranges) = resources::find("networking.k8s.io", "v1", "servicecidrs") {
+        writes.extend(make(ranges, services::own_range(addresses)));
+    }
+    if let Some((key, mut holder)) = services::own_address(addresses) {
+        writes.extend(stored::encode(&mut holder).map(|bytes| Write::create(key, bytes)));
+    }
+    // One after the other would be one commit each: all at once share a few.
+    let written = writes.into_iter().map(|write| store.write(write));
+    for outcome in join_all(written).await {
+        match outcome? {
+            Outcome::Done { .. } | Outcome::Conflict { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// A new object in its normal form, as a write.
+fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
+    let key = resource.key(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
+    metadata::set(&mut object, "uid", random::uid());
+    metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
+    if resource.plural == "priorityclasses" {
+        metadata::set(&mut object, "generation", 1_i64);
+    }
+    let fields = object.as_object_mut()?;
+    fields.insert("kind", resource.kind);
+    fields.insert("apiVersion", resource.api_version("v1"));
+    let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
+    own(resource, &mut normal);
+    Some(Write::create(key, stored::encode(&mut normal)?))
+}
+
+/// The server owns what it makes.
+fn own(resource: &'static Resource, object: &mut Value) {
+    let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
+    let empty = versions.empty(&api_version);
+    // What is given out belongs to nobody.
+    let mut sent = object.clone();
+    if let (Some(spec), "Service") = (sent.get_mut("spec").and_then(Value::as_object_mut), resource.kind) {
+        spec.remove("clusterIPs");
+        spec.remove("ipFamilies");
+    }
+    let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
+    let now = metadata::text(object, "creationTimestamp").to_owned();
+    let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
+    if let Some(managed_fields) = write.update(&empty, &sent) {
+        metadata::set(object, "managedFields", managed_fields);
+    }
+}
+
+/// Waits for all futures, which make progress together.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    use std::pin::Pin;
+    use std::task::Poll;
+    /// A future, and what it gave.
+    type Pending<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+    let mut pending: Vec<Pending<F>> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut all = true;
+        for (future, output) in &mut pending {
+            if output.is_none() {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(ready) => *output = Some(ready),
+                    Poll::Pending => all = false,
+                }
+            }
+        }
+        if all { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_objects_fit_their_types() {
+        let objects = json::parse(OBJECTS.as_bytes()).unwrap();
+        for (group, plural) in LISTS {
+            let resource = resources::find(group, "v1", plural).unwrap();
+            let list = objects.get(plural).and_then(Value::as_array).unwrap();
+            assert!(!list.is_empty());
+            for object in list {
+                let decoded = api::types::decode(resource.object_type("v1").unwrap(), object).unwrap();
+                assert_eq!(decoded.unknown_fields, Vec::<String>::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Tables: what `kubectl get` shows.
+//!
+//! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
+
+mod printers;
+mod rows;
+
+use api::json::{Object, Value};
+
+use self::printers::Printer;
+pub(crate) use self::rows::of_stored;
+use crate::clock;
+use crate::custom::serving::Serving;
+use crate::custom::tables as custom_tables;
+use crate::http::answer::Answer;
+use crate::http::request::Query;
+use crate::http::status::Result;
+use crate::resources::Resource;
+use crate::server::Server;
+use crate::verbs::{Call, partial_metadata};
+
+/// The table of one object.
+pub(crate) fn of_one(call: &Call<'_>, code: u16, object: Value) -> Result<Answer> {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::objects::metadata::text(&object, "resourceVersion"));
+    of_list(call, code, std::iter::once(object), metadata)
+}
+
+/// The table of a list.
+pub(crate) fn of_list(
+    call: &Call<'_>,
+    code: u16,
+    objects: impl Iterator<Item = Value>,
+    metadata: Object,
+) -> Result<Answer> {
+    if let Some(custom) = &call.custom {
+        let version = &call.accepted.version;
+        let table = custom_tables::of(call.server, custom, call.query, version, objects, metadata, true);
+        return Ok(Answer::json(code, &table.value).with_warnings(table.warnings));
+    }
+    let printer = printers::of(call.resource);
+    let rows: Vec<Value> =
+        objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
+    Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+}
+
+/// The table of a Scale.
+pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::objects::metadata::text(&scale, "resourceVersion"));
+    let row = row(&printers::others::SCALES, call.resource, call.query, &call.accepted.version, scale);
+    table(&call.accepted.version, metadata, Some(&printers::others::SCALES), vec![row])
+}
+
+/// The table that a watch event holds: one row, columns only in the first.
+pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: Value, first: bool) -> Value {
+    let printer = printers::of(resource);
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::objects::metadata::text(&object, "resourceVersion"));
+    let row = row(&printer, resource, query, version, object);
+    table(version, metadata, first.then_some(&printer), vec![row])
+}
+
+/// As [`event`], for a custom resource.
+pub(crate) fn custom_event(
+    server: &Server,
+    custom: &Serving,
+    query: &Query,
+    version: &str,
+    object: Value,
+    first: bool,
+) -> Value {
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", crate::objects::metadata::text(&object, "resourceVersion"));
+    custom_tables::of(server, custom, query, version, std::iter::once(object), metadata, first).value
+}
+
+/// The table that a bookmark holds: one empty row.
+pub(crate) fn bookmark(
+    resource: &Resource,
+    custom: Option<&Serving>,
+    version: &str,
+    metadata: Object,
+    first: bool,
+) -> Value {
+    let printer = printers::of(resource);
+    let object = partial_metadata(&api::json!({"metadata": (metadata.clone())}), version);
+    // Kubernetes: an object that has nothing is printed.
+    let cells = match custom {
+        Some(_) => Vec::new(),
+        None => (printer.cells)(&api::json!({"metadata": {}}), clock::now()),
+    };
+    let row = api::json!({"cells": cells, "object": object});
+    let metadata: Object = metadata.into_iter().filter(|(key, _)| key == "resourceVersion").collect();
+    if let Some(custom) = custom {
+        return custom_tables::bookmark(custom, version, metadata, row, first);
+    }
+    table(version, metadata, first.then_some(&printer), vec![row])
+}
+
+fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<Value>) -> Value {
+    let columns = printer.map_or(Value::Null, |printer| Value::Array(printer.columns.iter().map(column).collect()));
+    let api_version = format!("meta.k8s.io/{version}");
+    api::json!({
+        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": columns, "rows": rows
+    })
+}
+
+fn column(column: &printers::Column) -> Value {
+    let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
+    api::json!({
+        "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
+        "priority": (i64::from(column.priority))
+    })
+}
+
+/// Rows of pods that have ended say so.
+fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+    if (resource.group, resource.plural) != ("", "pods") {
+        return None;
+    }
+    let (reason, message) = match object.str_at(&["status", "phase"])? {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+}
+
+fn row(printer: &Printer, resource: &Resource, query: &Query, version: &str, object: Value) -> Value {
+    let cells = (printer.cells)(&object, clock::now());
+    let mut row = Object::new();
+    row.insert("cells", cells);
+    if let Some(conditions) = conditions(resource, &object) {
+        row.insert("conditions", conditions);
+    }
+    put_object(&mut row, query, version, object);
+    Value::Object(row)
+}
+
+/// Puts as much of an object into its row as the client wants.
+pub(crate) fn put_object(row: &mut Object, query: &Query, version: &str, object: Value) {
+    let shown = match query.get("includeObject") {
+        "None" => Value::Null,
+        "Object" => object,
+        _ => partial_metadata(&object, version),
+    };
+    row.insert("object", shown);
+}

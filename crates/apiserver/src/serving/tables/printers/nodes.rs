@@ -1,0 +1,75 @@
+//! Nodes.
+
+use api::json::Value;
+use api::time::Timestamp;
+
+use super::{AGE, NAME, Printer, age, condition, list, name, or, text, wide};
+
+pub(super) const PRINTER: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Status", "Whether the node is ready, and takes pods."),
+        text("Roles", "The roles of the node."),
+        AGE,
+        text("Version", "The version of its kubelet."),
+        wide("Internal-IP", "Its address inside the cluster."),
+        wide("External-IP", "Its address outside."),
+        wide("OS-Image", "Its operating system."),
+        wide("Kernel-Version", "Its kernel."),
+        wide("Container-Runtime", "What runs its containers."),
+    ],
+    cells,
+};
+
+fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
+    let mut status = match condition(node, "Ready") {
+        Some("True") => "Ready".to_owned(),
+        Some(_) => "NotReady".to_owned(),
+        None => "Unknown".to_owned(),
+    };
+    if node.at(&["spec", "unschedulable"]).and_then(Value::as_bool) == Some(true) {
+        status.push_str(",SchedulingDisabled");
+    }
+    let info = |field: &str, other: &str| or(node, &["status", "nodeInfo", field], other);
+    vec![
+        name(node),
+        status.into(),
+        roles(node).into(),
+        age(node, now),
+        info("kubeletVersion", ""),
+        address(node, "InternalIP").into(),
+        address(node, "ExternalIP").into(),
+        info("osImage", "<unknown>"),
+        kernel(node).into(),
+        info("containerRuntimeVersion", "<unknown>"),
+    ]
+}
+
+fn kernel(node: &Value) -> String {
+    let info = |field: &str| node.str_at(&["status", "nodeInfo", field]).unwrap_or_default();
+    match (info("kernelVersion"), info("architecture")) {
+        ("", _) => "<unknown>".to_owned(),
+        (kernel, "") => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    }
+}
+
+fn roles(node: &Value) -> String {
+    let mut roles: Vec<&str> = Vec::new();
+    for (key, value) in crate::objects::metadata::labels(node).into_iter().flat_map(|labels| labels.iter()) {
+        if let Some(role) = key.strip_prefix("node-role.kubernetes.io/") {
+            roles.extend(Some(role).filter(|role| !role.is_empty()));
+        } else if key == "kubernetes.io/role" {
+            roles.extend(value.as_str().filter(|role| !role.is_empty()));
+        }
+    }
+    roles.sort_unstable();
+    roles.dedup();
+    if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
+}
+
+fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
+    let addresses = list(node, &["status", "addresses"]);
+    let found = addresses.iter().find(|it| it.str_at(&["type"]) == Some(kind));
+    found.and_then(|it| it.str_at(&["address"])).unwrap_or("<none>")
+}

@@ -1,0 +1,200 @@
+//! Pods.
+
+use api::json::Value;
+use api::time::Timestamp;
+
+use super::{AGE, NAME, Printer, age, condition, int, list, name, or_none, since, text, wide};
+
+pub(super) const PRINTER: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Ready", "How many containers are ready, of how many."),
+        text("Status", "The state that the containers are in together."),
+        text("Restarts", "How often containers were restarted, and when last."),
+        AGE,
+        wide("IP", "The address of the pod."),
+        wide("Node", "The node that the pod is assigned to."),
+        wide("Nominated Node", "The node that the pod waits for."),
+        wide("Readiness Gates", "How many readiness gates are passed, of how many."),
+    ],
+    cells,
+};
+
+/// What takes most of the room of a pod, and is not shown.
+pub(super) const UNREAD: &[&str] = &[
+    "affinity",
+    "annotations",
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imageID",
+    "labels",
+    "lifecycle",
+    "livenessProbe",
+    "managedFields",
+    "nodeSelector",
+    "ownerReferences",
+    "ports",
+    "readinessProbe",
+    "resources",
+    "securityContext",
+    "startupProbe",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumeMounts",
+    "volumes",
+];
+
+fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+    let state = State::of(pod);
+    let restarts = if state.restarts > 0 && state.last_restart.is_some() {
+        format!("{} ({} ago)", state.restarts, since(state.last_restart.as_deref(), now))
+    } else {
+        state.restarts.to_string()
+    };
+    let ip = list(pod, &["status", "podIPs"]).first().and_then(|it| it.str_at(&["ip"])).unwrap_or("<none>");
+    vec![
+        name(pod),
+        format!("{}/{}", state.ready, state.total).into(),
+        state.reason.into(),
+        restarts.into(),
+        age(pod, now),
+        ip.into(),
+        or_none(pod, &["spec", "nodeName"]),
+        or_none(pod, &["status", "nominatedNodeName"]),
+        readiness_gates(pod).into(),
+    ]
+}
+
+fn readiness_gates(pod: &Value) -> String {
+    let gates = list(pod, &["spec", "readinessGates"]);
+    if gates.is_empty() {
+        return "<none>".to_owned();
+    }
+    let passed = gates
+        .iter()
+        .filter(|gate| gate.str_at(&["conditionType"]).is_some_and(|name| condition(pod, name) == Some("True")));
+    format!("{}/{}", passed.count(), gates.len())
+}
+
+struct State {
+    reason: String,
+    ready: usize,
+    total: usize,
+    restarts: i64,
+    last_restart: Option<String>,
+}
+
+impl State {
+    fn of(pod: &Value) -> Self {
+        let text = |path: &[&str]| pod.str_at(path).unwrap_or_default();
+        let phase = text(&["status", "phase"]);
+        let mut reason = match text(&["status", "reason"]) {
+            "" => phase,
+            reason => reason,
+        }
+        .to_owned();
+        let scheduled =
+            list(pod, &["status", "conditions"]).iter().find(|it| it.str_at(&["type"]) == Some("PodScheduled"));
+        if scheduled.and_then(|it| it.str_at(&["reason"])) == Some("SchedulingGated") {
+            "SchedulingGated".clone_into(&mut reason);
+        }
+        let init_specs = list(pod, &["spec", "initContainers"]);
+        let restartable = |name: &str| {
+            init_specs
+                .iter()
+                .any(|it| it.str_at(&["name"]) == Some(name) && it.str_at(&["restartPolicy"]) == Some("Always"))
+        };
+        let sidecars = init_specs.iter().filter(|it| it.str_at(&["restartPolicy"]) == Some("Always")).count();
+        let total = list(pod, &["spec", "containers"]).len().saturating_add(sidecars);
+        let mut state = Self { reason, ready: 0, total, restarts: 0, last_restart: None };
+        let (mut sidecar_restarts, mut sidecar_last) = (0_i64, None);
+        let mut initializing = false;
+        for (index, status) in list(pod, &["status", "initContainerStatuses"]).iter().enumerate() {
+            let count = int(status, &["restartCount"]);
+            state.restarts = state.restarts.saturating_add(count);
+            later(&mut state.last_restart, status);
+            let is_sidecar = restartable(status.str_at(&["name"]).unwrap_or_default());
+            if is_sidecar {
+                sidecar_restarts = sidecar_restarts.saturating_add(count);
+                later(&mut sidecar_last, status);
+            }
+            let terminated = status.at(&["state", "terminated"]);
+            if terminated.is_some_and(|it| int(it, &["exitCode"]) == 0) {
+                continue;
+            }
+            if is_sidecar && status.get("started").and_then(Value::as_bool) == Some(true) {
+                if status.get("ready").and_then(Value::as_bool) == Some(true) {
+                    state.ready = state.ready.saturating_add(1);
+                }
+                continue;
+            }
+            let waiting = status.str_at(&["state", "waiting", "reason"]).unwrap_or_default();
+            state.reason = if let Some(terminated) = terminated {
+                format!("Init:{}", ended(terminated))
+            } else if !waiting.is_empty() && waiting != "PodInitializing" {
+                format!("Init:{waiting}")
+            } else {
+                format!("Init:{index}/{}", init_specs.len())
+            };
+            initializing = true;
+            break;
+        }
+        if !initializing || condition(pod, "Initialized") == Some("True") {
+            (state.restarts, state.last_restart) = (sidecar_restarts, sidecar_last);
+            state.add_containers(pod);
+        }
+        let deleting = crate::objects::metadata::is_deleting(pod);
+        if deleting && text(&["status", "reason"]) == "NodeLost" {
+            "Unknown".clone_into(&mut state.reason);
+        } else if deleting && !matches!(phase, "Succeeded" | "Failed") {
+            "Terminating".clone_into(&mut state.reason);
+        }
+        state
+    }
+
+    fn add_containers(&mut self, pod: &Value) {
+        let mut running = false;
+        for status in list(pod, &["status", "containerStatuses"]).iter().rev() {
+            self.restarts = self.restarts.saturating_add(int(status, &["restartCount"]));
+            later(&mut self.last_restart, status);
+            let waiting = status.str_at(&["state", "waiting", "reason"]).unwrap_or_default();
+            let terminated = status.at(&["state", "terminated"]);
+            if !waiting.is_empty() {
+                waiting.clone_into(&mut self.reason);
+            } else if let Some(terminated) = terminated {
+                self.reason = ended(terminated);
+            } else if status.get("ready").and_then(Value::as_bool) == Some(true)
+                && status.at(&["state", "running"]).is_some()
+            {
+                running = true;
+                self.ready = self.ready.saturating_add(1);
+            }
+        }
+        if self.reason == "Completed" && running {
+            let ready = condition(pod, "Ready") == Some("True");
+            (if ready { "Running" } else { "NotReady" }).clone_into(&mut self.reason);
+        }
+    }
+}
+
+/// How a container ended.
+fn ended(terminated: &Value) -> String {
+    let reason = terminated.str_at(&["reason"]).unwrap_or_default();
+    let signal = int(terminated, &["signal"]);
+    match (reason.is_empty(), signal) {
+        (false, _) => reason.to_owned(),
+        (true, 0) => format!("ExitCode:{}", int(terminated, &["exitCode"])),
+        (true, signal) => format!("Signal:{signal}"),
+    }
+}
+
+/// Remembers the last end of a container.
+fn later(last: &mut Option<String>, status: &Value) {
+    let finished = status.str_at(&["lastState", "terminated", "finishedAt"]);
+    if let Some(finished) = finished.filter(|it| last.as_deref().is_none_or(|last| *it > last)) {
+        *last = Some(finished.to_owned());
+    }
+}

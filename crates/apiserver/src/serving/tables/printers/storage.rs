@@ -1,0 +1,169 @@
+//! Volumes, claims, storage classes and drivers.
+
+use api::json::Value;
+
+use super::{AGE, Column, NAME, Printer, age, list, name, number, or, text, wide};
+
+fn modes(modes: &[Value]) -> String {
+    let short = |mode: &Value| match mode.as_str() {
+        Some("ReadWriteOnce") => Some("RWO"),
+        Some("ReadOnlyMany") => Some("ROX"),
+        Some("ReadWriteMany") => Some("RWX"),
+        Some("ReadWriteOncePod") => Some("RWOP"),
+        _ => None,
+    };
+    let order = ["RWO", "ROX", "RWX", "RWOP"];
+    let found: Vec<&str> = modes.iter().filter_map(short).collect();
+    order.into_iter().filter(|it| found.contains(it)).collect::<Vec<_>>().join(",")
+}
+
+/// The class, whose old place is an annotation.
+fn class(object: &Value) -> String {
+    let old =
+        object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
+    old.or_else(|| object.str_at(&["spec", "storageClassName"])).unwrap_or_default().to_owned()
+}
+
+fn phase(object: &Value) -> Value {
+    if crate::objects::metadata::is_deleting(object) {
+        "Terminating".into()
+    } else {
+        or(object, &["status", "phase"], "")
+    }
+}
+
+pub(super) const VOLUMES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Capacity", "How much fits."),
+        text("Access Modes", "How it can be mounted."),
+        text("Reclaim Policy", "What becomes of it after its claim."),
+        text("Status", "Its state."),
+        text("Claim", "Who has it."),
+        text("StorageClass", "Its class."),
+        text("VolumeAttributesClass", "The class of its attributes."),
+        text("Reason", "Why it is in its state."),
+        AGE,
+        wide("VolumeMode", "File system or block device."),
+    ],
+    cells: |it, now| {
+        let claim = it.at(&["spec", "claimRef"]).map(|claim| {
+            let text = |field: &str| claim.str_at(&[field]).unwrap_or_default();
+            format!("{}/{}", text("namespace"), text("name"))
+        });
+        vec![
+            name(it),
+            or(it, &["spec", "capacity", "storage"], "0"),
+            modes(list(it, &["spec", "accessModes"])).into(),
+            or(it, &["spec", "persistentVolumeReclaimPolicy"], ""),
+            phase(it),
+            claim.unwrap_or_default().into(),
+            class(it).into(),
+            or(it, &["spec", "volumeAttributesClassName"], "<unset>"),
+            or(it, &["status", "reason"], ""),
+            age(it, now),
+            or(it, &["spec", "volumeMode"], "<unset>"),
+        ]
+    },
+};
+
+pub(super) const CLAIMS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Status", "Its state."),
+        text("Volume", "The volume that it has."),
+        text("Capacity", "How much fits."),
+        text("Access Modes", "How it can be mounted."),
+        text("StorageClass", "Its class."),
+        text("VolumeAttributesClass", "The class of its attributes."),
+        AGE,
+        wide("VolumeMode", "File system or block device."),
+    ],
+    cells: |it, now| {
+        let bound = it.str_at(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty());
+        let capacity = if bound { or(it, &["status", "capacity", "storage"], "0") } else { "".into() };
+        let access = if bound { modes(list(it, &["status", "accessModes"])) } else { String::new() };
+        vec![
+            name(it),
+            phase(it),
+            or(it, &["spec", "volumeName"], ""),
+            capacity,
+            access.into(),
+            class(it).into(),
+            or(it, &["spec", "volumeAttributesClassName"], "<unset>"),
+            age(it, now),
+            or(it, &["spec", "volumeMode"], "<unset>"),
+        ]
+    },
+};
+
+pub(super) const CLASSES: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Provisioner", "Who makes volumes."),
+        text("ReclaimPolicy", "What becomes of volumes after their claims."),
+        text("VolumeBindingMode", "When volumes are bound."),
+        text("AllowVolumeExpansion", "Whether volumes can grow."),
+        AGE,
+    ],
+    cells: |it, now| {
+        let annotation = |key: &str| it.at(&["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
+        let default = annotation("storageclass.kubernetes.io/is-default-class")
+            || annotation("storageclass.beta.kubernetes.io/is-default-class");
+        let mut shown = name(it).as_str().unwrap_or_default().to_owned();
+        if default {
+            shown.push_str(" (default)");
+        }
+        let expands = it.get("allowVolumeExpansion").and_then(Value::as_bool).unwrap_or_default();
+        vec![
+            shown.into(),
+            or(it, &["provisioner"], ""),
+            or(it, &["reclaimPolicy"], "Delete"),
+            or(it, &["volumeBindingMode"], "Immediate"),
+            expands.into(),
+            age(it, now),
+        ]
+    },
+};
+
+pub(super) const NODES: Printer = Printer {
+    columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
+    cells: |it, now| {
+        let drivers = i64::try_from(list(it, &["spec", "drivers"]).len()).unwrap_or(i64::MAX);
+        vec![name(it), drivers.into(), age(it, now)]
+    },
+};
+
+const fn flag(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "boolean", description, priority: 0 }
+}
+
+pub(super) const DRIVERS: Printer = Printer {
+    columns: &[
+        NAME,
+        flag("AttachRequired", "Whether volumes are attached first."),
+        flag("PodInfoOnMount", "Whether it is told about the pod."),
+        flag("StorageCapacity", "Whether it says how much room there is."),
+        text("TokenRequests", "For whom it gets tokens."),
+        flag("RequiresRepublish", "Whether volumes are published again and again."),
+        text("Modes", "How long its volumes live."),
+        AGE,
+    ],
+    cells: |it, now| {
+        let flag = |field: &str| Value::from(it.at(&["spec", field]).and_then(Value::as_bool).unwrap_or_default());
+        let audiences: Vec<&str> =
+            list(it, &["spec", "tokenRequests"]).iter().filter_map(|it| it.str_at(&["audience"])).collect();
+        let tokens = if audiences.is_empty() { "<unset>".to_owned() } else { audiences.join(",") };
+        let modes: Vec<&str> = list(it, &["spec", "volumeLifecycleModes"]).iter().filter_map(Value::as_str).collect();
+        vec![
+            name(it),
+            flag("attachRequired"),
+            flag("podInfoOnMount"),
+            flag("storageCapacity"),
+            tokens.into(),
+            flag("requiresRepublish"),
+            modes.join(",").into(),
+            age(it, now),
+        ]
+    },
+};

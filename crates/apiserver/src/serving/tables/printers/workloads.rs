@@ -1,0 +1,218 @@
+//! Deployments, replica sets, stateful and daemon sets, jobs.
+
+use api::age::human_duration;
+use api::json::Value;
+use api::time::Timestamp;
+
+use super::{
+    AGE, NAME, Printer, age, int, joined, label_text, list, name, number, or_none, selector_text, since, text, wide,
+};
+
+const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");
+const IMAGES: super::Column = wide("Images", "The images of the containers.");
+const SELECTOR: super::Column = wide("Selector", "Which pods belong to it.");
+
+fn containers(object: &Value, field: &str) -> Value {
+    joined(list(object, &["spec", "template", "spec", "containers"]), field).into()
+}
+
+fn selector(object: &Value) -> Value {
+    let selector = object.at(&["spec", "selector"]);
+    // Replication controllers have bare labels.
+    if object.str_at(&["kind"]) == Some("ReplicationController") {
+        return label_text(selector).into();
+    }
+    selector_text(selector).into()
+}
+
+pub(super) const DEPLOYMENTS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Ready", "How many pods are ready, of how many."),
+        text("Up-to-date", "How many pods have the last template."),
+        text("Available", "How many pods are available."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |it, now| {
+        let ready = format!("{}/{}", int(it, &["status", "readyReplicas"]), int(it, &["spec", "replicas"]));
+        vec![
+            name(it),
+            ready.into(),
+            int(it, &["status", "updatedReplicas"]).into(),
+            int(it, &["status", "availableReplicas"]).into(),
+            age(it, now),
+            containers(it, "name"),
+            containers(it, "image"),
+            selector(it),
+        ]
+    },
+};
+
+pub(super) const REPLICA_SETS: Printer = Printer {
+    columns: &[
+        NAME,
+        number("Desired", "How many pods there should be."),
+        number("Current", "How many pods there are."),
+        number("Ready", "How many pods are ready."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |it, now| {
+        vec![
+            name(it),
+            int(it, &["spec", "replicas"]).into(),
+            int(it, &["status", "replicas"]).into(),
+            int(it, &["status", "readyReplicas"]).into(),
+            age(it, now),
+            containers(it, "name"),
+            containers(it, "image"),
+            selector(it),
+        ]
+    },
+};
+
+pub(super) const STATEFUL_SETS: Printer = Printer {
+    columns: &[NAME, text("Ready", "How many pods are ready, of how many."), AGE, CONTAINERS, IMAGES],
+    cells: |it, now| {
+        let ready = format!("{}/{}", int(it, &["status", "readyReplicas"]), int(it, &["spec", "replicas"]));
+        vec![name(it), ready.into(), age(it, now), containers(it, "name"), containers(it, "image")]
+    },
+};
+
+pub(super) const DAEMON_SETS: Printer = Printer {
+    columns: &[
+        NAME,
+        number("Desired", "On how many nodes a pod should run."),
+        number("Current", "On how many one does."),
+        number("Ready", "How many pods are ready."),
+        number("Up-to-date", "How many pods have the last template."),
+        number("Available", "How many pods are available."),
+        text("Node Selector", "On which nodes."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |it, now| {
+        vec![
+            name(it),
+            int(it, &["status", "desiredNumberScheduled"]).into(),
+            int(it, &["status", "currentNumberScheduled"]).into(),
+            int(it, &["status", "numberReady"]).into(),
+            int(it, &["status", "updatedNumberScheduled"]).into(),
+            int(it, &["status", "numberAvailable"]).into(),
+            label_text(it.at(&["spec", "template", "spec", "nodeSelector"])).into(),
+            age(it, now),
+            containers(it, "name"),
+            containers(it, "image"),
+            selector(it),
+        ]
+    },
+};
+
+pub(super) const JOBS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Status", "The state of the job."),
+        text("Completions", "How many pods succeeded, of how many."),
+        text("Duration", "How long it took, or takes."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |it, now| {
+        vec![
+            name(it),
+            job_status(it).into(),
+            completions(it).into(),
+            duration(it, now).into(),
+            age(it, now),
+            containers(it, "name"),
+            containers(it, "image"),
+            selector(it),
+        ]
+    },
+};
+
+fn job_status(job: &Value) -> &'static str {
+    let has = |name: &str| super::condition(job, name) == Some("True");
+    if has("Complete") {
+        "Complete"
+    } else if has("Failed") {
+        "Failed"
+    } else if crate::objects::metadata::is_deleting(job) {
+        "Terminating"
+    } else if has("Suspended") {
+        "Suspended"
+    } else if has("FailureTarget") {
+        "FailureTarget"
+    } else if has("SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
+    } else {
+        "Running"
+    }
+}
+
+fn completions(job: &Value) -> String {
+    let succeeded = int(job, &["status", "succeeded"]);
+    let parallelism = int(job, &["spec", "parallelism"]);
+    match job.at(&["spec", "completions"]).and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded}/{completions}"),
+        None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        None => format!("{succeeded}/1"),
+    }
+}
+
+fn duration(job: &Value, now: Timestamp) -> String {
+    let time = |field: &str| job.str_at(&["status", field]).and_then(|text| Timestamp::parse(text).ok());
+    match (time("startTime"), time("completionTime")) {
+        (None, _) => String::new(),
+        (Some(start), None) => human_duration(now.seconds.saturating_sub(start.seconds)),
+        (Some(start), Some(end)) => human_duration(end.seconds.saturating_sub(start.seconds)),
+    }
+}
+
+pub(super) const CRON_JOBS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Schedule", "When it runs."),
+        text("Timezone", "In which zone."),
+        super::Column { name: "Suspend", kind: "boolean", description: "Whether it pauses.", priority: 0 },
+        number("Active", "How many jobs run."),
+        text("Last Schedule", "When it ran last."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |it, now| {
+        let last = match it.str_at(&["status", "lastScheduleTime"]) {
+            Some(time) => since(Some(time), now),
+            None => "<none>".to_owned(),
+        };
+        let template = it.at(&["spec", "jobTemplate"]).cloned().unwrap_or_default();
+        let suspend = match it.at(&["spec", "suspend"]).and_then(Value::as_bool) {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "<unset>",
+        };
+        vec![
+            name(it),
+            or_none(it, &["spec", "schedule"]),
+            or_none(it, &["spec", "timeZone"]),
+            suspend.into(),
+            i64::try_from(list(it, &["status", "active"]).len()).unwrap_or(i64::MAX).into(),
+            last.into(),
+            age(it, now),
+            containers(&template, "name"),
+            containers(&template, "image"),
+            selector(&template),
+        ]
+    },
+};
