@@ -13,6 +13,7 @@ pub mod explain;
 pub mod expressions;
 mod features;
 pub mod host_ports;
+mod matcher;
 pub mod node;
 pub mod node_affinity;
 pub mod node_selector;
@@ -25,5 +26,6 @@ pub mod volumes;
 
 pub use expressions::CompileCache;
 pub use features::Features;
+pub use matcher::Matcher;
 pub use node::Node;
 pub use pod::{PodMatcher, TaintVerdict};

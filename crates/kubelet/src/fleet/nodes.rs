@@ -49,20 +49,15 @@ impl<R: Runtime> Inner<R> {
     }
 
     pub(super) async fn work_on_nodes(self: Arc<Self>) {
-        while let Some(name) = self.node_queue.get().await {
-            match self.report(&name).await {
-                Ok(next) => {
-                    self.node_queue.forget(&name);
-                    if let Some(next) = next {
-                        self.node_queue.add_after(name.clone(), next);
-                    }
-                }
+        while let Some(item) = self.node_queue.get().await {
+            match self.report(&item).await {
+                Ok(None) => item.done(),
+                Ok(Some(next)) => item.again_after(next),
                 Err(error) => {
-                    debug!(node = %name, err = %error, "Could not write the status of the node");
-                    self.node_queue.add_rate_limited(name.clone());
+                    debug!(node = %*item, err = %error, "Could not write the status of the node");
+                    item.retry();
                 }
             }
-            self.node_queue.done(&name);
         }
     }
 

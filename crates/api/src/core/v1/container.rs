@@ -1,6 +1,6 @@
 //! Containers, as far as scheduler, node agent and controllers look into them.
 
-use super::ResourceRequirements;
+use super::{ResourceList, ResourceRequirements};
 use crate::json::{Text, Value};
 use crate::view::view;
 
@@ -45,5 +45,7 @@ view! {
         #[serde(rename = "containerID")]
         pub container_id: Text,
         pub started: Option<bool>,
+        pub allocated_resources: Option<ResourceList>,
+        pub resources: Option<ResourceRequirements>,
     }
 }

@@ -1,0 +1,198 @@
+//! Nodes and the pods on them, those included that are being bound.
+//!
+//! A pod is *assumed* from the moment it is given a node until the API confirms it: it takes room, and what the API says of
+//! it meanwhile is older than what is known here. Pods on nodes that are not known wait until the node is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::json::Text;
+
+use super::node::{NodeId, NodeInfo, NodeObject};
+use super::node_order;
+use super::pod::PodInfo;
+
+/// Nodes and the pods on them.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// By place; nothing where a node is gone.
+    slots: Vec<Option<NodeInfo>>,
+    free: Vec<NodeId>,
+    by_name: HashMap<Text, NodeId>,
+    order: Vec<NodeId>,
+    pods: HashMap<Text, Placed>,
+    /// Pods on nodes that are not known, by the node's name.
+    orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
+    last_generation: u64,
+    /// Changes with every pod that comes or goes and every node that is added, changed or removed.
+    pods_version: u64,
+    /// Changes with every node whose images change, and with the number of nodes.
+    images_version: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Placed {
+    pod: Arc<PodInfo>,
+    is_assumed: bool,
+}
+
+impl Cache {
+    /// All nodes, in the order in which they are looked at.
+    pub fn order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.order.iter().filter_map(|id| self.node(*id))
+    }
+
+    /// A node by its place.
+    pub fn node(&self, id: NodeId) -> Option<&NodeInfo> {
+        self.slots.get(id.index())?.as_ref()
+    }
+
+    /// A node by its name.
+    pub fn node_named(&self, name: &str) -> Option<&NodeInfo> {
+        self.node(*self.by_name.get(name)?)
+    }
+
+    /// How many places there are, those of nodes that are gone included.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A pod that has a node.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|placed| &placed.pod)
+    }
+
+    /// The pod was given a node, and the API has not confirmed it.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|placed| placed.is_assumed)
+    }
+
+    /// How many pods have a node, and how many of them are assumed.
+    pub fn pod_counts(&self) -> (usize, usize) {
+        (self.pods.len(), self.pods.values().filter(|placed| placed.is_assumed).count())
+    }
+
+    /// Changes with every pod and node.
+    pub fn pods_version(&self) -> u64 {
+        self.pods_version
+    }
+
+    /// Changes with images and with the number of nodes.
+    pub fn images_version(&self) -> u64 {
+        self.images_version
+    }
+
+    /// Adds a node, or changes it; what was known of it before.
+    pub fn set_node(&mut self, object: NodeObject) -> Option<Arc<NodeObject>> {
+        let object = Arc::new(object);
+        let name = object.name().clone();
+        let known = self.by_name.get(&name).copied();
+        if let Some(id) = known
+            && let Some(Some(node)) = self.slots.get_mut(id.index())
+        {
+            let old = std::mem::replace(&mut node.object, object.clone());
+            self.touch(id);
+            if old.images != object.images {
+                self.images_version = self.images_version.wrapping_add(1);
+            }
+            if node_order::zone(&old.matching.labels) != node_order::zone(&object.matching.labels) {
+                self.reorder();
+            }
+            return Some(old);
+        }
+        let id = self.free.pop().unwrap_or(NodeId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        let mut node = NodeInfo::new(id, object);
+        for pod in self.orphans.remove(&name).unwrap_or_default() {
+            node.add_pod(pod);
+        }
+        match self.slots.get_mut(id.index()) {
+            Some(slot) => *slot = Some(node),
+            None => self.slots.push(Some(node)),
+        }
+        self.by_name.insert(name, id);
+        self.images_version = self.images_version.wrapping_add(1);
+        self.touch(id);
+        self.reorder();
+        None
+    }
+
+    /// Removes a node. Its pods are known until they are deleted.
+    pub fn remove_node(&mut self, name: &str) -> Option<Arc<NodeObject>> {
+        let id = self.by_name.remove(name)?;
+        let node = self.slots.get_mut(id.index())?.take()?;
+        self.free.push(id);
+        if !node.pods.is_empty() {
+            self.orphans.insert(name.into(), node.pods);
+        }
+        self.images_version = self.images_version.wrapping_add(1);
+        self.pods_version = self.pods_version.wrapping_add(1);
+        self.reorder();
+        Some(node.object)
+    }
+
+    /// Puts a pod on its node before the API knows.
+    pub fn assume(&mut self, pod: Arc<PodInfo>) {
+        self.place(pod, true);
+    }
+
+    /// Adds or changes a pod that has a node; what was known of it before.
+    pub fn set_pod(&mut self, pod: Arc<PodInfo>) -> Option<Arc<PodInfo>> {
+        self.place(pod, false)
+    }
+
+    fn place(&mut self, pod: Arc<PodInfo>, is_assumed: bool) -> Option<Arc<PodInfo>> {
+        let old = self.remove_pod(&pod.uid);
+        match self.by_name.get(&pod.node_name).copied() {
+            Some(id) => {
+                if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+                    node.add_pod(pod.clone());
+                }
+                self.touch(id);
+            }
+            None => self.orphans.entry(pod.node_name.clone()).or_default().push(pod.clone()),
+        }
+        self.pods.insert(pod.uid.clone(), Placed { pod, is_assumed });
+        old
+    }
+
+    /// Takes a pod from its node.
+    pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let placed = self.pods.remove(uid)?;
+        let name = &placed.pod.node_name;
+        match self.by_name.get(name).copied() {
+            Some(id) => {
+                if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+                    node.remove_pod(uid);
+                }
+                self.touch(id);
+            }
+            None => {
+                if let Some(waiting) = self.orphans.get_mut(name) {
+                    waiting.retain(|pod| pod.uid != uid);
+                    if waiting.is_empty() {
+                        self.orphans.remove(name);
+                    }
+                }
+            }
+        }
+        Some(placed.pod)
+    }
+
+    fn touch(&mut self, id: NodeId) {
+        self.last_generation = self.last_generation.wrapping_add(1);
+        self.pods_version = self.pods_version.wrapping_add(1);
+        if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+            node.generation = self.last_generation;
+        }
+    }
+
+    fn reorder(&mut self) {
+        let nodes = self.slots.iter().flatten();
+        self.order = node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)));
+    }
+}
