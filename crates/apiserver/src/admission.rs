@@ -10,7 +10,7 @@ mod namespace_lifecycle;
 mod node_taints;
 mod priority;
 mod resource_quota;
-mod role_escalation;
+pub(crate) mod role_escalation;
 mod service_account;
 mod webhook_conversion;
 
@@ -81,14 +81,13 @@ pub async fn validate(
     object: &Value,
     old: Option<&Value>,
     operation: Operation,
-    user: &User,
+    _user: &User,
 ) -> Result<()> {
     if operation == Operation::Create {
         namespace_lifecycle::validate(server, resource, object).await?;
     }
     limit_ranger::validate(server, resource, object)?;
-    webhook_conversion::validate(resource, object, old)?;
-    role_escalation::validate(server, resource, object, old, user)
+    webhook_conversion::validate(resource, object, old)
 }
 
 /// Counts what is created where there are limits, after everything else has been asked.
@@ -108,13 +107,12 @@ pub fn validate_update(
     resource: &Resource,
     object: &Value,
     old: &Value,
-    user: &User,
+    _user: &User,
 ) -> Result<()> {
     if resource.plural == "persistentvolumeclaims" {
         limit_ranger::validate(server, resource, object)?;
     }
-    webhook_conversion::validate(resource, object, Some(old))?;
-    role_escalation::validate(server, resource, object, Some(old), user)
+    webhook_conversion::validate(resource, object, Some(old))
 }
 
 /// What refusals call an object, whose name may be made later.

@@ -83,6 +83,7 @@ pub(super) async fn insert(
         metadata::set(&mut object, "uid", random::uid());
         metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
         admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
+        call.confirm_rights(&object, None)?;
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
