@@ -7,6 +7,7 @@ mod dependencies;
 mod licenses;
 mod purity;
 mod sources;
+mod test_files;
 
 use crate::command::{cargo, output, program, root};
 use crate::reject_unknown_flags;
@@ -21,7 +22,7 @@ const PURE_CRATES: &[&str] = &["cel", "api", "cel-kubernetes", "matching", "dra"
 
 type Check = fn(&Tree, &mut Findings) -> Result<()>;
 
-const CHECKS: &[Check] = &[dependencies::check, purity::check, sources::check, licenses::check];
+const CHECKS: &[Check] = &[dependencies::check, purity::check, sources::check, test_files::check, licenses::check];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &[])?;

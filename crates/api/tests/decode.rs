@@ -1,13 +1,4 @@
 //! Objects take the form that the reference gives them, and are refused with its words.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::{self, Object, Text, Value};
 use api::types;

@@ -1,13 +1,4 @@
 //! Errors print as the reference prints them, on recorded messages.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::field::{BadValue, Error, ErrorType, Errors, Path};
 use api::json::{self, Value};

@@ -1,13 +1,4 @@
 //! Paths of printer columns find what the reference implementation finds, on its recorded tables.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::{self, Value};
 use api::json_path::{Item, JsonPath};

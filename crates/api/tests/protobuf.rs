@@ -1,13 +1,4 @@
 //! Objects mean the same in protobuf and in JSON, byte for byte where Go wrote both.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::Value;
 use api::types::protobuf::{self, Envelope, ProtobufError};

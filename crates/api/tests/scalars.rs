@@ -1,13 +1,4 @@
 //! Quantities and versions answer as the reference implementation does, on its recorded answers.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::cmp::Ordering;
 

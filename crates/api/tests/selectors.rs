@@ -1,13 +1,4 @@
 //! Label selectors and names are judged as the reference judges them, on its recorded answers.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::{self, Value};
 use api::labels::{Selector, SelectorError};

@@ -1,13 +1,4 @@
 //! Every typed view names only fields that the type has, with the types they have; objects survive the round trip.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::{self, ConvertError, Value};
 use api::meta::v1::Object;

@@ -3,15 +3,6 @@
 //!
 //! The engine runs with the rules of each kind behind it, as the server's verbs do, but with a clock of its own and
 //! without admission.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::features::Features;
 use api::field::Errors;

@@ -1,13 +1,4 @@
 //! Bodies and answers in CBOR, against a whole server without a network: with the gate, and refused without.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 

@@ -1,13 +1,4 @@
 //! Custom resources on a server: what appears when, in which version, with which columns, and how it goes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 

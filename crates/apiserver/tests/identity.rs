@@ -1,13 +1,4 @@
 //! Who is who: service account tokens, reviews, and acting as someone else, against a whole server without a network.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 

@@ -1,13 +1,4 @@
 //! Recorded answers of the patch step alone: JSON patch, merge patch and strategic merge patch.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::json::{self, Value};
 use apiserver::objects::patch::{json_patch, merge_patch, strategic_merge_patch};

@@ -2,15 +2,6 @@
 //! told when etcd is away.
 //!
 //! Without `etcd` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 #[path = "../../store/tests/support/etcd_server.rs"]
 mod etcd_server;

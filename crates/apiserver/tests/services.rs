@@ -1,13 +1,4 @@
 //! Addresses and ports of services, against whole servers without a network.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

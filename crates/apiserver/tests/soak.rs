@@ -1,18 +1,8 @@
 //! Load that comes and goes leaves nothing behind: tasks and file descriptors return to where they were, memory stays.
 //!
 //! A few seconds by default; `CELPLANE_SOAK_SECONDS` makes it longer.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/network.rs"]
-mod network;
+use crate::network;
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
 //! Evaluating the predicates that placement runs most takes no memory.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use cel::program::Verdict;
 use cel_kubernetes::environments::node_affinity::{Labels, Node};

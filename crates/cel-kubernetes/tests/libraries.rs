@@ -1,17 +1,6 @@
 //! What the reference implementation answers for expressions that use the libraries: text, type, estimate, value or
 //! error, and cost, all in the base environment.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;

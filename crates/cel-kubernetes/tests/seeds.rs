@@ -1,16 +1,6 @@
 //! The expressions of the enhancement proposals that we implement: they compile within the limits of their place, and evaluate as the
 //! proposals say. The cases are in `tests/cases/seeds.yaml`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 use api::json::Value as Json;
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::Dialect;

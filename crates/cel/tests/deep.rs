@@ -1,7 +1,5 @@
 //! Trees made by hand, as deep as the checker takes them and deeper: none exhausts the stack.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use cel::checker;
 use cel::cost;
 use cel::env::Env;

@@ -1,13 +1,3 @@
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 //! Functions called directly, with values, errors and costs as the reference gave them for one call with literal operands.
 //!
 //! `data/library.jsonl` holds those of the golden cases that are such calls, taken apart into function and operands.

@@ -1,15 +1,5 @@
 //! Patterns, matches and error texts, compared with recorded answers of Go and with the `regex` crate.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 use cel::regex::Regex;
 use proptest::prelude::*;
 use serde_json::Value;

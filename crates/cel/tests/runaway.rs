@@ -2,8 +2,6 @@
 //!
 //! Their cost stays small, because the reference's prices do not grow with what such calls make.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use cel::env::Env;
 use cel::library;
 use cel::program::{Empty, Limits, Program};

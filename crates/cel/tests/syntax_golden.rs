@@ -2,16 +2,6 @@
 //!
 //! `errors.jsonl`: what the reference prints for text that does not parse. `parsed.jsonl`: text that does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 use cel::source::Source;
 use cel::syntax::macros::{BINDINGS, MacroTable, OPTIONAL, SORT_BY, STANDARD, TWO_VARIABLE};
 use cel::syntax::{Options, parse, unparse};

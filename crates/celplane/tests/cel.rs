@@ -1,15 +1,5 @@
 //! `celplane cel`, as it is called from a shell.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 

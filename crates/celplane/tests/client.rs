@@ -1,13 +1,4 @@
 //! The client crate against the real server in one process: no socket, but identities, rights and watches as ever.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

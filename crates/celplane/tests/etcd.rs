@@ -1,18 +1,8 @@
 //! Two server processes on one etcd, over TLS with client certificates, as an operator would run them.
 //!
 //! Without `kubectl` and `etcd` the test says so and passes, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 #[path = "../../store/tests/support/etcd_server.rs"]
 mod etcd_server;
 

@@ -1,16 +1,6 @@
 //! A small controller, written with kube-rs alone and over the network: what a user's own operator would do.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

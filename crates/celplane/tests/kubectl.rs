@@ -1,18 +1,8 @@
 //! The API server as `kubectl` sees it: a real client against a real process, each test on its own port and directory.
 //!
 //! Without `kubectl` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

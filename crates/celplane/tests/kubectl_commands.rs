@@ -2,18 +2,8 @@
 //!
 //! `data/kubectl.jsonl` has commands in order, with their files, what they printed and how they ended. Times, uids and
 //! the width of columns are not compared; of `explain` only the fields are.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,18 +1,8 @@
 //! What `kubectl` sends as protobuf, and who it is: creating, tokens, reviews, acting as someone else.
 //!
 //! Without `kubectl` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::time::{Duration, Instant};
 

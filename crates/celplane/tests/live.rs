@@ -1,16 +1,6 @@
 //! The tools on a running cluster: what they read from a server is what they read from files.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::process::{Command, Output};
 

@@ -1,15 +1,5 @@
 //! `celplane check`, `why` and `scan`, as they are called from a shell, on the examples and on made-up manifests.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 

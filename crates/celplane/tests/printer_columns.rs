@@ -1,16 +1,6 @@
 //! KEP-4595 as its users see it: the proposal's stories, its example and its test plan, with a real `kubectl`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use cluster::Cluster;
 

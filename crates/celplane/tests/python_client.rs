@@ -2,18 +2,8 @@
 //!
 //! `cargo xtask test` fetches it into a virtual environment. Where it is not, the test says so and passes, unless
 //! `CELPLANE_REQUIRE_TOOLS=1` is set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/cluster.rs"]
-mod cluster;
+use crate::cluster;
 
 use std::path::Path;
 use std::process::Command;

@@ -80,6 +80,7 @@ macro_rules! served {
 
 served! {
     api::apiextensions::v1::CustomResourceDefinition => "customresourcedefinitions",
+    api::apps::v1::ControllerRevision => "controllerrevisions",
     api::apps::v1::DaemonSet => "daemonsets",
     api::apps::v1::Deployment => "deployments",
     api::apps::v1::ReplicaSet => "replicasets",
@@ -93,6 +94,8 @@ served! {
     api::core::v1::PersistentVolume => "persistentvolumes",
     api::core::v1::PersistentVolumeClaim => "persistentvolumeclaims",
     api::core::v1::Pod => "pods",
+    api::core::v1::ReplicationController => "replicationcontrollers",
+    api::core::v1::Service => "services",
     api::policy::v1::PodDisruptionBudget => "poddisruptionbudgets",
     api::resource::v1::DeviceClass => "deviceclasses",
     api::resource::v1::ResourceClaim => "resourceclaims",

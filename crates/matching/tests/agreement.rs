@@ -1,13 +1,4 @@
 //! The verdict of the deduplicating matcher equals naive evaluation, over random taints, labels, tolerations, expressions.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,13 +1,4 @@
 //! Cases in files: tolerations, node affinity, expressions; and the caches behind them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,13 +1,4 @@
 //! What the reference decides about objects of custom resources, and what stands in their tables.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

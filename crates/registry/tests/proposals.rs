@@ -1,13 +1,4 @@
 //! What validation says about the fields that the proposals add, as cases in YAML.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use api::features::Features;
 use api::json::{Object, Value};

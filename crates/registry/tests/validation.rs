@@ -1,15 +1,6 @@
 //! What the reference decides about objects: create and update, defaults, errors in order, warnings.
 //!
 //! `known_gaps.txt` lists what differs, with reasons; a listed case that agrees fails the test, too.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::BTreeMap;
 

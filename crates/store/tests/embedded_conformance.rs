@@ -1,13 +1,4 @@
 //! The embedded store, in a file and in memory, has every property that a store must have.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 use std::time::Duration;

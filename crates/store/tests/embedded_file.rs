@@ -1,16 +1,6 @@
 //! What only a store in a file can get wrong: locks, damage, full disks, reopening, and how much it keeps.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/disk.rs"]
-mod disk;
+use crate::disk;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,19 +1,8 @@
 //! Random operations on an embedded store do what a simple model of it does, also across reopening and compaction.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/disk.rs"]
-mod disk;
+use crate::disk;
 
-#[path = "support/model.rs"]
-mod model;
+use crate::model;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

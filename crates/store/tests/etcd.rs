@@ -1,19 +1,8 @@
 //! The store on a real etcd: every property of a store, and what only a server elsewhere can do to it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/etcd_server.rs"]
-mod etcd_server;
+use crate::etcd_server;
 
-#[path = "support/model.rs"]
-mod model;
+use crate::model;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,16 +1,6 @@
 //! The machine loses power at every single write and sync in turn: nothing acknowledged is lost, nothing seen is taken back.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/disk.rs"]
-mod disk;
+use crate::disk;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! `apps/v1`: deployments, replica sets, daemon sets, stateful sets.
+//! `apps/v1`: deployments, replica sets, daemon sets, stateful sets, and their revisions.
 
-use crate::core::v1::PodTemplateSpec;
+use crate::core::v1::{PersistentVolumeClaim, PodTemplateSpec};
 use crate::int_or_string::IntOrString;
-use crate::json::Text;
+use crate::json::{Text, Value};
 use crate::meta::v1::LabelSelector;
 use crate::time::Timestamp;
 use crate::view::{object, view};
@@ -29,6 +29,13 @@ object! {
     /// Pods with names of their own.
     pub struct StatefulSet("apps", "v1") {
         pub spec: StatefulSetSpec,
+        pub status: StatefulSetStatus,
+    }
+
+    /// A template as it was, so that one can go back to it.
+    pub struct ControllerRevision("apps", "v1") {
+        pub data: Option<Value>,
+        pub revision: i64,
     }
 }
 
@@ -141,10 +148,56 @@ view! {
         pub conditions: Vec<WorkloadCondition>,
     }
 
-    /// What is wanted of a stateful set, as far as placement is concerned.
+    /// What is wanted of a stateful set.
     pub struct StatefulSetSpec {
         pub replicas: Option<i32>,
         pub selector: Option<LabelSelector>,
         pub template: PodTemplateSpec,
+        pub volume_claim_templates: Vec<PersistentVolumeClaim>,
+        pub service_name: Text,
+        pub pod_management_policy: Text,
+        pub update_strategy: StatefulSetUpdateStrategy,
+        pub revision_history_limit: Option<i32>,
+        pub min_ready_seconds: i32,
+        pub persistent_volume_claim_retention_policy: Option<ClaimRetentionPolicy>,
+        pub ordinals: Option<StatefulSetOrdinals>,
+    }
+
+    /// How the pods of a stateful set are replaced.
+    pub struct StatefulSetUpdateStrategy {
+        #[serde(rename = "type")]
+        pub strategy_type: Text,
+        pub rolling_update: Option<StatefulSetRollingUpdate>,
+    }
+
+    /// Which pods are replaced, and how many at a time.
+    pub struct StatefulSetRollingUpdate {
+        pub partition: Option<i32>,
+        pub max_unavailable: Option<IntOrString>,
+    }
+
+    /// What happens to claims when their set is deleted or made smaller: `Retain` or `Delete`.
+    pub struct ClaimRetentionPolicy {
+        pub when_deleted: Text,
+        pub when_scaled: Text,
+    }
+
+    /// Where the numbers of the pods begin.
+    pub struct StatefulSetOrdinals {
+        pub start: i32,
+    }
+
+    /// How a stateful set is doing.
+    pub struct StatefulSetStatus {
+        pub observed_generation: i64,
+        pub replicas: i32,
+        pub ready_replicas: i32,
+        pub current_replicas: i32,
+        pub updated_replicas: i32,
+        pub current_revision: Text,
+        pub update_revision: Text,
+        pub collision_count: Option<i32>,
+        pub conditions: Vec<WorkloadCondition>,
+        pub available_replicas: i32,
     }
 }

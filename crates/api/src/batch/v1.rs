@@ -1,7 +1,7 @@
-//! `batch/v1`: jobs.
+//! `batch/v1`: jobs, and jobs at given times.
 
-use crate::core::v1::PodTemplateSpec;
-use crate::json::{Text, Value};
+use crate::core::v1::{ObjectReference, PodTemplateSpec};
+use crate::json::Text;
 use crate::meta::v1::{LabelSelector, ObjectMeta};
 use crate::time::Timestamp;
 use crate::view::{object, view};
@@ -16,6 +16,7 @@ object! {
     /// Jobs at given times.
     pub struct CronJob("batch", "v1") {
         pub spec: CronJobSpec,
+        pub status: CronJobStatus,
     }
 }
 
@@ -25,7 +26,11 @@ view! {
         pub parallelism: Option<i32>,
         pub completions: Option<i32>,
         pub active_deadline_seconds: Option<i64>,
+        pub pod_failure_policy: Option<PodFailurePolicy>,
+        pub success_policy: Option<SuccessPolicy>,
         pub backoff_limit: Option<i32>,
+        pub backoff_limit_per_index: Option<i32>,
+        pub max_failed_indexes: Option<i32>,
         pub selector: Option<LabelSelector>,
         pub manual_selector: Option<bool>,
         pub template: PodTemplateSpec,
@@ -46,8 +51,52 @@ view! {
         pub failed: i32,
         pub terminating: Option<i32>,
         pub completed_indexes: Text,
-        pub uncounted_terminated_pods: Option<Value>,
+        pub failed_indexes: Option<Text>,
+        pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
         pub ready: Option<i32>,
+    }
+
+    /// The uids of pods that have ended and are not counted yet.
+    pub struct UncountedTerminatedPods {
+        pub succeeded: Vec<Text>,
+        pub failed: Vec<Text>,
+    }
+
+    /// What failures of pods mean for the job.
+    pub struct PodFailurePolicy {
+        pub rules: Vec<PodFailurePolicyRule>,
+    }
+
+    /// What is done about failures of one kind. The first rule that matches counts.
+    pub struct PodFailurePolicyRule {
+        pub action: Text,
+        pub on_exit_codes: Option<OnExitCodes>,
+        pub on_pod_conditions: Vec<OnPodCondition>,
+    }
+
+    /// Which exit codes are meant.
+    pub struct OnExitCodes {
+        pub container_name: Option<Text>,
+        pub operator: Text,
+        pub values: Vec<i32>,
+    }
+
+    /// Which condition of a pod is meant.
+    pub struct OnPodCondition {
+        #[serde(rename = "type")]
+        pub condition_type: Text,
+        pub status: Text,
+    }
+
+    /// When a job has succeeded before all indexes have.
+    pub struct SuccessPolicy {
+        pub rules: Vec<SuccessPolicyRule>,
+    }
+
+    /// Which indexes must succeed, and how many of them.
+    pub struct SuccessPolicyRule {
+        pub succeeded_indexes: Option<Text>,
+        pub succeeded_count: Option<i32>,
     }
 
     /// One aspect of a job's state.
@@ -64,8 +113,20 @@ view! {
     /// When to start jobs, and which.
     pub struct CronJobSpec {
         pub schedule: Text,
+        pub time_zone: Option<Text>,
+        pub starting_deadline_seconds: Option<i64>,
+        pub concurrency_policy: Text,
         pub suspend: Option<bool>,
         pub job_template: JobTemplateSpec,
+        pub successful_jobs_history_limit: Option<i32>,
+        pub failed_jobs_history_limit: Option<i32>,
+    }
+
+    /// Which jobs run, and when one was started last.
+    pub struct CronJobStatus {
+        pub active: Vec<ObjectReference>,
+        pub last_schedule_time: Option<Timestamp>,
+        pub last_successful_time: Option<Timestamp>,
     }
 
     /// A job to be.

@@ -7,7 +7,9 @@ mod namespace;
 mod node;
 mod pod;
 mod reference;
+mod replication_controller;
 mod resources;
+mod service;
 mod toleration;
 mod volume;
 
@@ -26,7 +28,9 @@ pub use pod::{
     PodSchedulingGate, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
+pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};
 pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
+pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
     EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,

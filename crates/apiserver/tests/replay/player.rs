@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use store::Embedded;
 
-use crate::mask::{mask, mask_words};
+use super::mask::{mask, mask_words};
 
 /// How a step ended.
 pub(crate) struct Outcome {

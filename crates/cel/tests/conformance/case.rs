@@ -8,8 +8,8 @@ use cel::value::Value;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::environment;
-use crate::proto::{self, field, repeated, word};
+use super::environment;
+use super::proto::{self, field, repeated, word};
 
 #[derive(Deserialize)]
 pub(crate) struct Case {

@@ -5,8 +5,8 @@ use cel::env::{Env, Implementation};
 use cel::library;
 use cel::value::EvalError;
 
-use crate::case::{Case, Declaration};
-use crate::proto::{self, field, repeated, word};
+use super::case::{Case, Declaration};
+use super::proto::{self, field, repeated, word};
 
 /// Whatever version is the last one.
 const LATEST: u32 = u32::MAX;

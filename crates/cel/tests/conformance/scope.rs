@@ -1,6 +1,6 @@
 //! Which cases are about the language, and not about protobuf.
 
-use crate::case::Case;
+use super::case::Case;
 
 /// Files about protobuf messages, about blocks of common subexpressions, and about addresses.
 const FILES: &[&str] = &["proto2", "proto3", "proto2_ext", "enums", "wrappers", "block_ext", "network_ext"];

@@ -6,10 +6,10 @@ use cel::program::{Activation, Evaluation, Limits, Program};
 use cel::value::Value;
 use serde::Deserialize;
 
-use crate::answer::Answer;
-use crate::listed;
-use crate::suite::Outcome;
-use crate::typed_json::decode;
+use super::answer::Answer;
+use super::listed;
+use super::suite::Outcome;
+use super::typed_json::decode;
 
 #[derive(Deserialize)]
 struct Case {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use store::Guard;
 use store::conformance::{Operation, Timed, find_violation};
 
-use crate::client::{Client, Endpoint};
-use crate::process::Server;
-use crate::{CONFIG_MAPS, number, rounds};
+use super::client::{Client, Endpoint};
+use super::process::Server;
+use super::{CONFIG_MAPS, number, rounds};
 
 const CLIENTS: u64 = 6;
 const KEYS: usize = 3;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::client::Endpoint;
+use super::client::Endpoint;
 
 pub(crate) struct Server {
     process: Child,

@@ -4,18 +4,7 @@
 //! `tests/data/golden/` holds the recorded cases that need Kubernetes' libraries or one of its places; those that need nothing but the
 //! language lie in the crate `cel`, and are run here too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
-
-#[path = "../../../cel/tests/golden/suite.rs"]
+#[path = "../../cel/tests/golden/suite.rs"]
 mod suite;
 
 use std::path::Path;

@@ -3,23 +3,12 @@
 //! Expressions are well typed, over the variables in `input.rs`, and use the language widely; inputs make them succeed,
 //! fail, and stop halfway. What a property leaves out, and why, stands beside it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
-
 mod expression;
 mod input;
-#[path = "../golden/listed.rs"]
-mod listed;
 
 use std::sync::LazyLock;
+
+use crate::golden::listed;
 
 use cel::checker::TypedAst;
 use cel::cost;

@@ -3,21 +3,9 @@
 //! The suite's other parts run in the crate `cel`, which also tells how to read its cases. `CEL_SPEC_DIR` names the folder.
 //! Every case passes, or stands in `known_gaps.txt` with its reason; a listed case that passes is an error too.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    dead_code,
-    reason = "tests, of which a part is shared and not used whole"
-)]
-
-#[path = "../../../cel/tests/conformance/case.rs"]
+#[path = "../../cel/tests/conformance/case.rs"]
 mod case;
-#[path = "../../../cel/tests/conformance/proto.rs"]
+#[path = "../../cel/tests/conformance/proto.rs"]
 mod proto;
 
 /// The environment of a case.
@@ -25,7 +13,7 @@ mod environment {
     use cel::env::Env;
     use cel_kubernetes::libraries::{Minor, base};
 
-    use crate::case::Case;
+    use super::case::Case;
 
     /// What every place in Kubernetes offers.
     pub(crate) fn of(_: &Case) -> Env {
@@ -48,7 +36,7 @@ fn the_specification_of_addresses_holds() {
     };
     let cases = std::fs::read_to_string(folder.join("network_ext.jsonl")).unwrap();
     let cases: Vec<Case> = cases.lines().map(Case::read).collect();
-    let gaps: BTreeSet<&str> = include_str!("known_gaps.txt").lines().filter_map(gap).collect();
+    let gaps: BTreeSet<&str> = include_str!("conformance/known_gaps.txt").lines().filter_map(gap).collect();
     let (mut passed, mut surprises) = (0, Vec::new());
     for case in &cases {
         let id = case.id();

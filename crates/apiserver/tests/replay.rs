@@ -2,15 +2,6 @@
 //!
 //! What does not agree yet is listed in `known_gaps.txt`, one scenario and step per line; a listed step that agrees fails
 //! the test as well, so that the list only shrinks. `CELPLANE_GAPS=write` writes the list anew.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 mod mask;
 mod player;

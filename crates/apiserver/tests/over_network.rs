@@ -1,16 +1,6 @@
 //! What only a connection shows: many watches over one, compressed answers, and certificates that change.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "support/network.rs"]
-mod network;
+use crate::network;
 
 use std::io::Read as _;
 use std::time::Duration;

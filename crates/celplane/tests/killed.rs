@@ -2,17 +2,8 @@
 //! never go back, watchers go on where they were, and what all clients saw has an order that explains it.
 //!
 //! `CELPLANE_CRASH_ROUNDS` says how often it is killed; without it the test takes a few seconds.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
-#[path = "../../../apiserver/tests/hostile/client.rs"]
+#[path = "../../apiserver/tests/hostile/client.rs"]
 mod client;
 mod history;
 mod process;

@@ -1,0 +1,27 @@
+//! The API server from outside: recorded traffic, hostile input, identities, custom resources, several servers.
+//!
+//! One binary for all: every test builds into it, and it is linked once.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod apply;
+mod cbor;
+mod custom_resources;
+mod hostile;
+mod identity;
+mod over_network;
+mod patches;
+mod replay;
+mod replicas;
+mod services;
+mod soak;
+
+#[path = "support/network.rs"]
+mod network;

@@ -1,0 +1,20 @@
+//! Kubernetes' CEL against recorded answers.
+//!
+//! One binary for all: every test builds into it, and it is linked once.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    dead_code,
+    reason = "tests"
+)]
+
+mod allocations;
+mod conformance;
+mod golden;
+mod libraries;
+mod seeds;

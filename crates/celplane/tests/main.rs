@@ -1,0 +1,28 @@
+//! The binary as users run it, with real clients.
+//!
+//! One binary for all: every test builds into it, and it is linked once.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod cel;
+mod client;
+mod etcd;
+mod killed;
+mod kube_rs;
+mod kubectl;
+mod kubectl_commands;
+mod kubectl_identity;
+mod live;
+mod offline;
+mod printer_columns;
+mod python_client;
+
+#[path = "support/cluster.rs"]
+mod cluster;

@@ -1,0 +1,16 @@
+//! Verdicts against recorded answers and against a second way to get them.
+//!
+//! One binary for all: every test builds into it, and it is linked once.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod agreement;
+mod cases;
+mod golden;

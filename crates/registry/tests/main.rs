@@ -1,0 +1,16 @@
+//! Validation, defaults and gated fields against recorded answers.
+//!
+//! One binary for all: every test builds into it, and it is linked once.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod custom_resources;
+mod proposals;
+mod validation;
