@@ -77,14 +77,16 @@ enum Document {
     Binding(Arc<Binding>),
 }
 
+/// A binding with the rules of its role; none if there is no such role.
+type Grant = (Arc<Binding>, Option<Arc<[Rule]>>);
+
 /// All roles and bindings.
 #[derive(Default)]
 pub(super) struct Roles {
     versions: [u64; 4],
     documents: HashMap<Arc<str>, (Revision, Document)>,
     rules: HashMap<RoleName, Arc<[Rule]>>,
-    /// With the rules of the role; none if there is no such role.
-    bindings: Vec<(Arc<Binding>, Option<Arc<[Rule]>>)>,
+    bindings: Vec<Grant>,
     /// The bindings that name a user, or a group.
     of_users: HashMap<String, Vec<usize>>,
     of_groups: HashMap<String, Vec<usize>>,
@@ -132,7 +134,7 @@ impl Roles {
     }
 
     /// The bindings that give a user something in a namespace, cluster-wide ones first.
-    fn of_user(&self, user: &User, namespace: &str) -> Vec<&(Arc<Binding>, Option<Arc<[Rule]>>)> {
+    fn of_user(&self, user: &User, namespace: &str) -> Vec<&Grant> {
         let groups = user.groups.iter().filter_map(|group| self.of_groups.get(group));
         let mut places: Vec<usize> =
             self.of_users.get(&user.name).into_iter().chain(groups).flatten().copied().collect();
