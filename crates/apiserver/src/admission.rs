@@ -3,10 +3,12 @@
 //!
 //! One file per plugin, each with Kubernetes' name and texts.
 
+mod certificates;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+pub(crate) mod node_restriction;
 mod node_taints;
 mod priority;
 mod resource_quota;
@@ -58,6 +60,11 @@ pub fn mutate(
     Ok(())
 }
 
+/// Writes into a new object what only the server knows of who sends it.
+pub fn name_sender(resource: &Resource, object: &mut Value, user: &User) {
+    certificates::name_requester(resource, object, user);
+}
+
 /// As [`mutate`], for a new object, which may need another that was made a moment ago.
 ///
 /// # Errors
@@ -81,9 +88,10 @@ pub async fn validate(
     object: &Value,
     old: Option<&Value>,
     operation: Operation,
-    _user: &User,
+    user: &User,
 ) -> Result<()> {
     if operation == Operation::Create {
+        certificates::validate_create(server, resource, object, user)?;
         namespace_lifecycle::validate(server, resource, object).await?;
     }
     limit_ranger::validate(server, resource, object)?;
@@ -107,8 +115,10 @@ pub fn validate_update(
     resource: &Resource,
     object: &Value,
     old: &Value,
-    _user: &User,
+    subresource: &str,
+    user: &User,
 ) -> Result<()> {
+    certificates::validate_update(server, resource, object, old, subresource, user)?;
     if resource.plural == "persistentvolumeclaims" {
         limit_ranger::validate(server, resource, object)?;
     }

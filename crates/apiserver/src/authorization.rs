@@ -4,6 +4,7 @@
 //! do everything. Nobody is denied by one of the two that the other one allows.
 
 mod aggregation;
+pub(crate) mod node;
 mod roles;
 pub(crate) mod rules;
 
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use api::go_text::quote;
 
+use self::node::Nodes;
 use self::roles::{Roles, Sources};
 pub use self::rules::Rule;
 use crate::http::request::Target;
@@ -23,6 +25,7 @@ const MASTERS: &str = "system:masters";
 
 /// Decides about requests.
 pub struct Authorizer {
+    nodes: Nodes,
     sources: Sources,
     roles: RwLock<Arc<Roles>>,
     /// Held while roles are read anew, so that one request does it for all.
@@ -72,7 +75,7 @@ impl Authorizer {
     pub fn new(cache: &Arc<Cache>) -> Self {
         let sources = Sources::of(cache);
         let roles = Roles::read(&sources, sources.versions(), &Roles::default());
-        Self { sources, roles: RwLock::new(Arc::new(roles)), reading: Mutex::default() }
+        Self { nodes: Nodes::new(cache), sources, roles: RwLock::new(Arc::new(roles)), reading: Mutex::default() }
     }
 
     /// Lets a request pass.
@@ -89,13 +92,16 @@ impl Authorizer {
     /// Whether a request would pass.
     #[must_use]
     pub fn allows(&self, user: &User, request: Request<'_>) -> bool {
-        user.is_in(MASTERS) || self.roles().allow(user, &request)
+        user.is_in(MASTERS) || self.node_allows(user, &request) || self.roles().allow(user, &request)
     }
 
     /// What reviews say about a request.
     #[must_use]
     pub fn decide(&self, user: &User, request: Request<'_>) -> Decision {
         if user.is_in(MASTERS) {
+            return Decision { allowed: true, reason: String::new() };
+        }
+        if self.node_allows(user, &request) {
             return Decision { allowed: true, reason: String::new() };
         }
         match self.roles().reason(user, &request) {
@@ -108,7 +114,16 @@ impl Authorizer {
     #[must_use]
     pub fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let roles = self.roles();
-        (roles.rules_of(user, namespace), lost(&roles, user, namespace, |kind| kind.to_lowercase()))
+        let is_node = node::node_of(user).is_some();
+        let unknown = is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
+        let lost = lost(&roles, user, namespace, |kind| kind.to_lowercase());
+        let errors: Vec<String> = unknown.into_iter().chain(lost).collect();
+        let error = match errors.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            all => Some(format!("[{}]", all.join(", "))),
+        };
+        (roles.rules_of(user, namespace), error)
     }
 
     /// What rules would grant in a namespace beyond what a user holds there, as simple rules.
@@ -132,9 +147,16 @@ impl Authorizer {
         self.roles().of_role(kind, namespace, name)
     }
 
+    fn node_allows(&self, user: &User, request: &Request<'_>) -> bool {
+        node::node_of(user).is_some_and(|node| self.nodes.authorize(node, request).is_ok())
+    }
+
     fn why_not(&self, user: &User, request: &Request<'_>) -> String {
+        let by_node = node::node_of(user).and_then(|node| self.nodes.authorize(node, request).err());
+        let by_node = by_node.filter(|why| !why.is_empty()).map(|why| format!("node: {why}"));
         let lost = lost(&self.roles(), user, request.namespace(), |kind| kind.to_lowercase());
-        lost.map(|lost| format!("rbac: RBAC: {lost}")).unwrap_or_default()
+        let by_role = lost.map(|lost| format!("rbac: RBAC: {lost}"));
+        by_node.into_iter().chain(by_role).collect::<Vec<_>>().join("\n")
     }
 
     fn roles(&self) -> Arc<Roles> {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use store::Revision;
 
-use crate::admission::role_escalation;
+use crate::admission::{node_restriction, role_escalation};
 use crate::custom::serving::Serving;
 use crate::http::answer::Answer;
 use crate::http::negotiation::{Accepted, Form};
@@ -96,6 +96,12 @@ impl Call<'_> {
             return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
         }
         Ok(())
+    }
+
+    /// Lets nodes write only what is theirs.
+    fn restrict_node(&self, subresource: &str, change: node_restriction::Change<'_>) -> Result<()> {
+        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
+        node_restriction::Attempt { server, resource, target, subresource, user }.admit(change)
     }
 
     /// Refuses to grant what the user does not hold.

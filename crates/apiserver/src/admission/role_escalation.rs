@@ -139,7 +139,7 @@ pub(super) fn changes_only_owners(new: &Value, old: &Value) -> bool {
 
 /// The document without members that hold nothing: for Kubernetes they are the same as missing ones. Elements of lists
 /// count even if they are empty, and so do empty texts, which labels may have.
-fn without_empty(value: Value) -> Value {
+pub(super) fn without_empty(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let holds = |value: &Value| match value {

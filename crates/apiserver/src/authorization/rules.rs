@@ -42,7 +42,7 @@ impl Rule {
 
     /// The rules of a role; those that cannot be read allow nothing.
     #[must_use]
-    pub(super) fn of_role(role: &Value) -> Vec<Self> {
+    pub(crate) fn of_role(role: &Value) -> Vec<Self> {
         let rules = role.get("rules").and_then(Value::as_array).unwrap_or_default();
         rules.iter().filter_map(Self::from_value).collect()
     }

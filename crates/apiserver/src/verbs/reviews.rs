@@ -5,7 +5,7 @@ use api::json;
 use api::json::{Object, Value};
 
 use super::{Call, ownership};
-use crate::authorization::{Request, Rule};
+use crate::authorization::{Request, Rule, node};
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload::{self, FieldValidation};
@@ -50,7 +50,7 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
             managed_fields = None;
             review = Value::object();
             let (rules, error) = call.server.authorizer.rules_of(call.user, &namespace);
-            rules_status(&rules, error)
+            rules_status(&rules, node::node_of(call.user).is_some(), error)
         }
         _ => access_review(call, &review).await?,
     };
@@ -218,7 +218,7 @@ fn validate_selector(attributes: &Value, name: &str, errors: &mut Errors) {
     }
 }
 
-fn rules_status(rules: &[Rule], error: Option<String>) -> Value {
+fn rules_status(rules: &[Rule], is_incomplete: bool, error: Option<String>) -> Value {
     let list = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
     let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
     for rule in rules {
@@ -235,7 +235,7 @@ fn rules_status(rules: &[Rule], error: Option<String>) -> Value {
     let mut status = Object::new();
     status.insert("resourceRules", Value::Array(of_resources));
     status.insert("nonResourceRules", Value::Array(of_paths));
-    status.insert("incomplete", false);
+    status.insert("incomplete", is_incomplete);
     if let Some(error) = error {
         status.insert("evaluationError", error);
     }

@@ -6,6 +6,7 @@ use api::types::GivenEmpty;
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
 use super::{Call, create, ownership};
+use crate::admission::node_restriction::Change;
 use crate::admission::{self, Operation};
 use crate::authorization;
 use crate::http::answer::Answer;
@@ -243,6 +244,7 @@ pub(super) fn change(
     };
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
+    call.restrict_node(subresource, Change::Update(&object, old))?;
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
     let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
     if !errors.is_empty() {
@@ -253,7 +255,7 @@ pub(super) fn change(
     // What preparation leaves empty is filled in, so that the next change does not seem to set it.
     call.server.meaning.default(resource, &mut object);
     create::normalize(call, &mut object);
-    admission::validate_update(call.server, resource, &object, old, call.user)?;
+    admission::validate_update(call.server, resource, &object, old, subresource, call.user)?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);
         crate::objects::apply::keep_times(&mut object, old);

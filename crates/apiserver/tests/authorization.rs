@@ -3,15 +3,6 @@
 //! The attempts are in `tests/data/authorization/rbac_escalation.jsonl`, and run in the order of the file: what someone
 //! is told when they may not act as someone else depends on what they did before. An attempt that differs is listed in
 //! `known_gaps.txt` with the reason; one that is listed and agrees fails as well.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
