@@ -1,1 +1,5 @@
 //! The controllers of the control plane, one folder each.
+
+pub mod daemonset;
+pub mod node_lifecycle;
+pub mod taint_eviction;
