@@ -28,6 +28,8 @@ async fn a_node_reads_what_its_pods_mention_as_long_as_they_run() {
     assert_eq!(cluster.ask(&a, "PUT", secret, json!({"metadata": {"name": "s"}})).await.0, 403);
     let gone = "/api/v1/namespaces/ns/pods/p?gracePeriodSeconds=0";
     assert_eq!(cluster.ask(&a, "DELETE", gone, Value::Null).await.0, 200);
+    // After this read the server knows that it is gone.
+    assert_eq!(cluster.ask(&a, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Da", Value::Null).await.0, 200);
     assert_eq!(cluster.ask(&a, "GET", secret, Value::Null).await.0, 403);
 }
 
