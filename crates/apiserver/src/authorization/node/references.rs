@@ -82,12 +82,14 @@ impl<'a> References<'a> {
 pub(super) fn volume_secrets(volume: &Value) -> Vec<(&str, &str)> {
     let Some(spec) = volume.get("spec") else { return Vec::new() };
     let claim_namespace = text(spec, &["claimRef", "namespace"]);
-    let or_claims = |namespace| if namespace == "" { claim_namespace } else { namespace };
-    let mut secrets =
-        vec![(or_claims(text(spec, &["azureFile", "secretNamespace"])), text(spec, &["azureFile", "secretName"]))];
+    let mut secrets = vec![(text(spec, &["azureFile", "secretNamespace"]), text(spec, &["azureFile", "secretName"]))];
     for source in ["cephfs", "flexVolume", "rbd", "scaleIO", "iscsi"] {
         let at = |field: &str| text(spec, &[source, "secretRef", field]);
-        secrets.push((or_claims(at("namespace")), at("name")));
+        secrets.push((at("namespace"), at("name")));
+    }
+    // Of these, the namespace may be that of the claim.
+    for (namespace, _) in secrets.iter_mut().filter(|(namespace, _)| namespace.is_empty()) {
+        *namespace = claim_namespace;
     }
     for path in [
         ["cinder", "secretRef"],
