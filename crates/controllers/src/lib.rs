@@ -10,17 +10,32 @@
 //! - [`edit`], [`hash`]: small changes to whole documents, and short names for them.
 //! - [`manager`]: the list of controllers, and which of them run.
 //!
-//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`].
+//! - [`settings`]: what the flags say.
+//!
+//! The workloads: [`deployment`], [`replicaset`], [`replicationcontroller`]. The house: [`garbage_collector`],
+//! [`namespace`], [`service_account`], [`root_ca_publisher`],
+//! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`].
 
 pub mod action;
 pub mod deployment;
 pub mod edit;
+pub mod endpoints;
+pub mod endpointslice;
+pub mod endpointslice_mirroring;
 pub mod executor;
 pub mod expectations;
+pub mod garbage_collector;
 pub mod hash;
 pub mod manager;
+mod metadata;
+pub mod namespace;
+mod outcome;
 pub mod ownership;
 pub mod pods;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod root_ca_publisher;
+pub mod service_account;
+mod services;
+pub mod settings;

@@ -17,6 +17,7 @@ use tracing::error;
 
 use crate::executor::Executor;
 use crate::refusals::Refusals;
+use crate::settings::Settings;
 
 /// The identity under which informers read.
 pub const IDENTITY: &str = "system:kube-controller-manager";
@@ -42,8 +43,15 @@ macro_rules! controllers {
 
 controllers! {
     "deployment-controller" as "deployment-controller" => crate::deployment::run,
+    "endpoints-controller" as "endpoint-controller" => crate::endpoints::run,
+    "endpointslice-controller" as "endpointslice-controller" => crate::endpointslice::run,
+    "endpointslice-mirroring-controller" as "endpointslicemirroring-controller" => crate::endpointslice_mirroring::run,
+    "garbage-collector-controller" as "generic-garbage-collector" => crate::garbage_collector::run,
+    "namespace-controller" as "namespace-controller" => crate::namespace::run,
     "replicaset-controller" as "replicaset-controller" => crate::replicaset::run,
     "replicationcontroller-controller" as "replication-controller" => crate::replicationcontroller::run,
+    "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,
+    "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
 }
 
 /// What a controller is given.
@@ -58,6 +66,8 @@ pub struct Context {
     pub refusals: Arc<Refusals>,
     /// Which gates are open.
     pub features: Features,
+    /// What the flags say.
+    pub settings: Arc<Settings>,
     /// Metrics of queues, health, and the end.
     pub runtime: Runtime,
 }
@@ -81,6 +91,8 @@ pub struct Options {
     pub controllers: Vec<String>,
     /// Which gates are open.
     pub features: Features,
+    /// What the flags say.
+    pub settings: Settings,
     /// Metrics of queues, health, and the end.
     pub runtime: Runtime,
 }
@@ -125,6 +137,7 @@ impl Entry {
 pub async fn run(options: Options) {
     let informers = Arc::new(Informers::new((options.clients)(IDENTITY)));
     let refusals = Arc::new(Refusals::default());
+    let settings = Arc::new(options.settings);
     let mut running = JoinSet::new();
     for entry in CONTROLLERS.iter().filter(|entry| entry.is_selected(&options.controllers)) {
         let context = Context {
@@ -133,6 +146,7 @@ pub async fn run(options: Options) {
             informers: informers.clone(),
             refusals: refusals.clone(),
             features: options.features,
+            settings: settings.clone(),
             runtime: options.runtime.clone(),
         };
         running.spawn((entry.run)(context));

@@ -1,6 +1,7 @@
 //! `v1`: pods, nodes, volumes, namespaces, events.
 
 mod affinity;
+mod config;
 mod container;
 mod event;
 mod namespace;
@@ -16,6 +17,10 @@ mod volume;
 pub use affinity::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PreferredSchedulingTerm, WeightedPodAffinityTerm,
+};
+pub use config::{
+    ConfigMap, Endpoints, ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeSelector,
+    ScopedResourceSelectorRequirement, Secret, ServiceAccount,
 };
 pub use container::{Container, ContainerPort, ContainerStatus, EphemeralContainer};
 pub use event::{Event, EventSeries, EventSource};
