@@ -115,6 +115,7 @@ served! {
     api::storage::v1::CSINode => "csinodes",
     api::storage::v1::CSIStorageCapacity => "csistoragecapacities",
     api::storage::v1::StorageClass => "storageclasses",
+    api::storage::v1::VolumeAttributesClass => "volumeattributesclasses",
 }
 
 #[cfg(test)]

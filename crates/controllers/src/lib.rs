@@ -14,14 +14,19 @@
 //!
 //! The workloads: [`deployment`], [`replicaset`], [`replicationcontroller`]. The house: [`garbage_collector`],
 //! [`namespace`], [`service_account`], [`root_ca_publisher`],
-//! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`].
+//! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
+//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
 
 pub mod action;
+pub mod clusterrole_aggregation;
+mod conditions;
 pub mod deployment;
+pub mod disruption;
 pub mod edit;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod endpointslice_mirroring;
+pub mod ephemeral_volume;
 pub mod executor;
 pub mod expectations;
 pub mod garbage_collector;
@@ -31,6 +36,7 @@ mod metadata;
 pub mod namespace;
 mod outcome;
 pub mod ownership;
+pub mod pod_garbage_collector;
 pub mod pods;
 pub mod refusals;
 pub mod replicaset;
@@ -39,3 +45,5 @@ pub mod root_ca_publisher;
 pub mod service_account;
 mod services;
 pub mod settings;
+pub mod token_cleaner;
+pub mod volume_protection;

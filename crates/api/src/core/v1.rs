@@ -38,7 +38,7 @@ pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
 pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
-    EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
+    EphemeralVolumeSource, ModifyVolumeStatus, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
     PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,
     PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, TopologySelectorLabelRequirement,
     TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
