@@ -14,6 +14,7 @@
 mod cel;
 mod client;
 mod etcd;
+mod fleet;
 mod killed;
 mod kube_rs;
 mod kubectl;

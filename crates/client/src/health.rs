@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Named = (Arc<str>, Check);
 
 /// The checks of a component. Clones share them.
 #[derive(Clone, Default)]
 pub struct Health {
-    checks: Arc<Mutex<Vec<(Arc<str>, Check)>>>,
+    checks: Arc<Mutex<Vec<Named>>>,
 }
 
 impl Health {
@@ -19,7 +20,7 @@ impl Health {
 
     /// Adds a check; it replaces one of the same name.
     pub fn add(&self, name: impl Into<Arc<str>>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        let (name, check): (Arc<str>, Check) = (name.into(), Arc::new(check));
+        let (name, check): Named = (name.into(), Arc::new(check));
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         checks.retain(|(known, _)| *known != name);
         checks.push((name, check));

@@ -58,6 +58,8 @@ struct Reading {
 }
 
 type Read = Box<dyn Fn() -> Option<Reading> + Send + Sync>;
+/// The queues that are measured, by name.
+type Queues = Arc<Mutex<Vec<(String, Read)>>>;
 
 /// The `workqueue_*` metrics of all queues of a component.
 #[derive(Clone)]
@@ -66,7 +68,7 @@ pub struct Metrics {
     retries: Arc<Family<Counter>>,
     waiting: Arc<Family<Histogram>>,
     working: Arc<Family<Histogram>>,
-    queues: Arc<Mutex<Vec<(String, Read)>>>,
+    queues: Queues,
 }
 
 impl Metrics {
@@ -74,7 +76,7 @@ impl Metrics {
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
         let labels: &[&str] = &["name"];
-        let queues: Arc<Mutex<Vec<(String, Read)>>> = Arc::default();
+        let queues = Queues::default();
         let gauge = |name, help, value: fn(Reading) -> f64| {
             let queues = queues.clone();
             registry.computed(name, help, labels, move || {
