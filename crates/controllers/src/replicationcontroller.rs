@@ -5,6 +5,7 @@
 
 use api::apps::v1::WorkloadCondition;
 use api::core::v1::ReplicationController;
+use api::json::Text;
 use api::labels::{Operator, Requirement, Selector, SelectorError};
 use api::meta::v1::StringMap;
 
@@ -23,7 +24,7 @@ impl Replicated for ReplicationController {
     }
 
     fn selector(&self) -> Result<Selector, SelectorError> {
-        let required = |(key, value): (&_, &_)| Requirement::new(key, Operator::Equals, vec![Clone::clone(value)]);
+        let required = |(key, value): (&Text, &Text)| Requirement::new(key, Operator::Equals, vec![value.clone()]);
         let requirements = self.spec.selector.iter().map(required).collect::<Result<_, _>>()?;
         Ok(Selector::from_requirements(requirements))
     }
