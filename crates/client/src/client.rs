@@ -20,6 +20,15 @@ use crate::transport::{AnyError, Body, InProcess, Transport};
 /// A server that asks to come back later than this is answered with the error: the caller's queue knows better.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
+/// What is asked for.
+struct Call<'a> {
+    method: Method,
+    path: &'a str,
+    accept: &'a str,
+    content_type: &'a str,
+    body: Bytes,
+}
+
 /// A connection to the API server. Cheap to clone, and to make for a service in this process.
 #[derive(Clone)]
 pub struct Client {
@@ -102,8 +111,6 @@ impl Client {
     }
 
     /// Sends a request and gives back a good answer whose body is still to be read.
-    ///
-    /// All requests go through here. A server that has too much to do says when to come back: that is done once.
     pub(crate) async fn open(
         &self,
         method: Method,
@@ -111,34 +118,39 @@ impl Client {
         content_type: &str,
         body: String,
     ) -> Result<Response<Body>, Error> {
-        let body = Bytes::from(body);
-        match self.attempt(&method, path, content_type, body.clone()).await {
+        self.call(&Call { method, path, accept: "application/json", content_type, body: body.into() }).await
+    }
+
+    /// The document at a path in a form that has to be asked for.
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        let call = Call { method: Method::GET, path, accept, content_type: "", body: Bytes::new() };
+        let body = self.call(&call).await?.into_body().collect().await.map_err(Error::Transport)?;
+        Ok(body.to_bytes())
+    }
+
+    /// All requests go through here. A server that has too much to do says when to come back: that is done once.
+    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, Error> {
+        match self.attempt(call).await {
             Err((error, Some(after))) if after <= RETRY_AFTER_MAX => {
-                tracing::debug!(%method, path, err = %error, "Waiting to ask again");
+                tracing::debug!(method = %call.method, path = call.path, err = %error, "Waiting to ask again");
                 tokio::time::sleep(after).await;
-                self.attempt(&method, path, content_type, body).await.map_err(|(error, _)| error)
+                self.attempt(call).await.map_err(|(error, _)| error)
             }
             answer => answer.map_err(|(error, _)| error),
         }
     }
 
     /// One request; a refusal comes with the time to wait if the same request is welcome later.
-    async fn attempt(
-        &self,
-        method: &Method,
-        path: &str,
-        content_type: &str,
-        body: Bytes,
-    ) -> Result<Response<Body>, (Error, Option<Duration>)> {
+    async fn attempt(&self, call: &Call<'_>) -> Result<Response<Body>, (Error, Option<Duration>)> {
         let final_error = |error| (error, None);
-        let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
+        let mut request = Request::builder().method(&call.method).uri(call.path).header(ACCEPT, call.accept);
         for (name, value) in self.headers.iter() {
             request = request.header(name, value);
         }
-        if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, content_type);
+        if !call.body.is_empty() {
+            request = request.header(CONTENT_TYPE, call.content_type);
         }
-        let request = request.body(Full::new(body)).map_err(|error| final_error(error.into()))?;
+        let request = request.body(Full::new(call.body.clone())).map_err(|error| final_error(error.into()))?;
         let response = self.transport.send(request).await.map_err(|error| final_error(Error::Transport(error)))?;
         let code = response.status();
         if code.is_success() {

@@ -4,6 +4,7 @@
 //!   Either way each component has an identity and passes authentication, authorization and admission.
 //! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
 //! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
+//! - [`discovery`]: which resources there are, custom ones too.
 //! - [`informer`]: a local copy of a collection that follows its changes, shared by all who read it.
 //! - [`queue`]: keys to work on, each once at a time, with back-off.
 //! - [`controller`]: informers, a queue and workers, put together: what every controller runs on.
@@ -15,6 +16,7 @@
 
 mod client;
 pub mod controller;
+pub mod discovery;
 mod document;
 pub mod election;
 mod error;
@@ -29,6 +31,7 @@ mod shutdown;
 mod transport;
 
 pub use client::Client;
+pub use discovery::Discovery;
 pub use document::{Complete, Document, Kept};
 pub use error::{Error, Status};
 pub use health::Health;

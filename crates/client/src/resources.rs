@@ -95,6 +95,7 @@ served! {
     api::core::v1::PersistentVolumeClaim => "persistentvolumeclaims",
     api::core::v1::Pod => "pods",
     api::core::v1::ReplicationController => "replicationcontrollers",
+    api::core::v1::Service => "services",
     api::policy::v1::PodDisruptionBudget => "poddisruptionbudgets",
     api::resource::v1::DeviceClass => "deviceclasses",
     api::resource::v1::ResourceClaim => "resourceclaims",

@@ -9,6 +9,7 @@ mod pod;
 mod reference;
 mod replication_controller;
 mod resources;
+mod service;
 mod toleration;
 mod volume;
 
@@ -29,6 +30,7 @@ pub use pod::{
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};
 pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
+pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
     EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,

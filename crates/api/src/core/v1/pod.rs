@@ -42,6 +42,8 @@ view! {
         pub service_account_name: Text,
         pub node_name: Text,
         pub host_network: bool,
+        pub hostname: Text,
+        pub subdomain: Text,
         pub affinity: Option<Affinity>,
         pub scheduler_name: Text,
         pub tolerations: Vec<Toleration>,
