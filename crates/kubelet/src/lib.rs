@@ -1,1 +1,26 @@
-//! The node agent: one node, or a fleet of simulated ones.
+//! The node agent: one node, or a fleet of simulated ones in one process.
+//!
+//! Containers are not run: a [`runtime::Runtime`] says how they are doing, and the one that comes with this crate,
+//! [`simulation`], plays them by rules. Everything else is as with Kubernetes' kubelet. In reading order:
+//!
+//! - [`template`]: what a node is like; [`node_status`]: what it says of itself; [`heartbeat`]: that it lives.
+//! - [`admission`]: whether a pod that was bound to the node may run there.
+//! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod.
+//! - [`faults`]: nodes that stop or flap on demand.
+//! - [`fleet`]: many nodes at work, with one informer of nodes and one of pods, each writing under its own name.
+//!
+//! All but the fleet are plain functions of what is seen and of the time.
+
+pub mod admission;
+pub mod clock;
+pub mod faults;
+pub mod fleet;
+pub mod heartbeat;
+pub mod node_status;
+pub mod pod_addresses;
+pub mod pod_status;
+pub mod runtime;
+pub mod simulation;
+pub mod template;
+
+pub use fleet::{Fleet, Options};

@@ -21,11 +21,12 @@ pub use container::{Container, ContainerPort, ContainerStatus, EphemeralContaine
 pub use event::{Event, EventSeries, EventSource};
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
 pub use node::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint, TaintEffect,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+    TaintEffect,
 };
 pub use pod::{
     Binding, HostIp, Pod, PodCondition, PodIp, PodOs, PodReadinessGate, PodResourceClaim, PodResourceClaimStatus,
-    PodSchedulingGate, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
+    PodSchedulingGate, PodSecurityContext, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};

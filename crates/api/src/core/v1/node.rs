@@ -45,6 +45,7 @@ view! {
         pub images: Vec<ContainerImage>,
         pub volumes_in_use: Vec<Text>,
         pub volumes_attached: Vec<Value>,
+        pub features: Option<NodeFeatures>,
         pub declared_features: Vec<Text>,
     }
 
@@ -81,6 +82,11 @@ view! {
         pub kube_proxy_version: Text,
         pub operating_system: Text,
         pub architecture: Text,
+    }
+
+    /// What a node's runtime can do.
+    pub struct NodeFeatures {
+        pub supplemental_groups_policy: Option<bool>,
     }
 
     /// An image that a node has.

@@ -42,6 +42,7 @@ view! {
         pub service_account_name: Text,
         pub node_name: Text,
         pub host_network: bool,
+        pub security_context: Option<PodSecurityContext>,
         pub hostname: Text,
         pub subdomain: Text,
         pub affinity: Option<Affinity>,
@@ -63,6 +64,11 @@ view! {
     /// A condition that must be true before the pod counts as ready.
     pub struct PodReadinessGate {
         pub condition_type: Text,
+    }
+
+    /// How the containers' processes are set up, as far as a node must support it.
+    pub struct PodSecurityContext {
+        pub supplemental_groups_policy: Option<Text>,
     }
 
     /// The operating system of the containers.

@@ -1,0 +1,173 @@
+//! A fleet of simulated nodes against the real server in one process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::coordination::v1::Lease;
+use api::core::v1::{Node, Pod};
+use api::json::Value;
+use apiserver::identity::User;
+use apiserver::server::listen::Connection;
+use apiserver::{Options, Server};
+use client::informer::Informer;
+use client::objects::{Deletion, Patch, Selection};
+use client::resources::Served as _;
+use client::{Client, Resource};
+use kubelet::simulation::{Rules, Simulation};
+use kubelet::template::Template;
+use kubelet::{Fleet, clock};
+use matching::{CompileCache, Features};
+use store::{Embedded, Store};
+use tokio::sync::oneshot;
+
+const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+const LIMIT: Duration = Duration::from_secs(30);
+
+struct Cluster {
+    server: Arc<Server>,
+    admin: Client,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+}
+
+/// A fleet at work, until it is dropped.
+struct Running {
+    _stop: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        drop(self._stop);
+        self.task.await.unwrap();
+    }
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let server =
+            Server::start(store, Options { features: api::features::Features::all_proposals(), ..Options::default() })
+                .await
+                .unwrap();
+        let user = User::authenticated("admin", &["system:masters"]);
+        let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "admin");
+        let account = api::json!({"metadata": {"name": "default"}});
+        admin.documents(SERVICE_ACCOUNTS).create("default", &account).await.unwrap();
+        let nodes = Informer::start(&admin, Selection::default());
+        let pods = Informer::start(&admin, Selection::default());
+        Self { server, admin, nodes, pods }
+    }
+
+    fn fleet(&self, nodes: usize) -> Running {
+        let server = self.server.clone();
+        let start = Instant::now();
+        let options = kubelet::Options {
+            nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
+            template: Template::default(),
+            client: self.admin.clone(),
+            client_for: Arc::new(move |node| {
+                let user = User::authenticated(format!("system:node:{node}"), &["system:masters", "system:nodes"]);
+                Client::in_process(Connection::new(server.clone(), Some(user)), "kubelet")
+            }),
+            cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
+            features: Features::ALL,
+            clock: clock::wall(),
+            port: 0,
+        };
+        let fleet = Fleet::new(options, Simulation::new(Rules::default()));
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            fleet
+                .run(async {
+                    let _: Result<(), _> = stopped.await;
+                })
+                .await;
+        });
+        Running { _stop: stop, task }
+    }
+
+    async fn create(&self, name: &str, spec: Value) {
+        let pod = api::json!({"metadata": {"name": name}, "spec": spec});
+        self.admin.documents(Pod::RESOURCE).create("default", &pod).await.unwrap();
+    }
+
+    fn pod(&self, name: &str) -> Option<Arc<Pod>> {
+        self.pods.store().get("default", name)
+    }
+}
+
+/// Waits until the objects of an informer are as they should be.
+async fn until<T: Send + Sync + 'static>(informer: &Informer<T>, holds: impl Fn() -> bool) {
+    let mut changes = informer.changes();
+    let waiting = async {
+        while !holds() {
+            changes.recv().await.unwrap();
+        }
+    };
+    tokio::time::timeout(LIMIT, waiting).await.expect("the objects did not become as they should be");
+}
+
+fn is_ready(node: &Node) -> bool {
+    node.status.conditions.iter().any(|it| it.condition_type == "Ready" && it.status == "True")
+}
+
+fn on(node: &str) -> Value {
+    api::json!({"nodeName": node, "containers": [{"name": "c", "image": "app:1"}]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_run_end_and_go_on_after_a_restart() {
+    let cluster = Cluster::start().await;
+    let fleet = cluster.fleet(3);
+    until(&cluster.nodes, || cluster.nodes.store().list().iter().filter(|node| is_ready(node)).count() == 3).await;
+
+    cluster.create("a", on("node-1")).await;
+    until(&cluster.pods, || cluster.pod("a").is_some_and(|pod| pod.status.phase == "Running")).await;
+    let pod = cluster.pod("a").unwrap();
+    assert_eq!((&*pod.status.pod_ip, &*pod.status.host_ip), ("10.128.1.1", "10.64.0.2"));
+    let conditions: Vec<String> =
+        pod.status.conditions.iter().map(|it| format!("{}={}", it.condition_type, it.status)).collect();
+    let expected = ["PodReadyToStartContainers=True", "Initialized=True", "Ready=True", "ContainersReady=True"];
+    assert_eq!(conditions, expected);
+    let lease = cluster.admin.objects::<Lease>().get("kube-node-lease", "node-1").await.unwrap();
+    assert_eq!(lease.spec.holder_identity.as_deref(), Some("node-1"));
+    assert_eq!(lease.metadata.owner_references.len(), 1);
+
+    // Another process takes over: nothing is written about a pod that runs, and its address stays taken.
+    fleet.stop().await;
+    let fleet = cluster.fleet(3);
+    cluster.create("b", on("node-1")).await;
+    until(&cluster.pods, || cluster.pod("b").is_some_and(|pod| pod.status.phase == "Running")).await;
+    assert_eq!(cluster.pod("b").unwrap().status.pod_ip, "10.128.1.2");
+    assert_eq!(cluster.pod("a").unwrap().metadata.resource_version, pod.metadata.resource_version);
+
+    let pods = cluster.admin.objects::<Pod>();
+    pods.delete("default", "a", &Deletion::default()).await.unwrap();
+    until(&cluster.pods, || cluster.pod("a").is_none()).await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_node_does_not_take_fails_with_a_reason() {
+    let cluster = Cluster::start().await;
+    let _fleet = cluster.fleet(1);
+    until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some()).await;
+    let taint = api::json!({"spec": {"taints": [{"key": "maint", "effect": "NoExecute"}]}});
+    let nodes = cluster.admin.objects::<Node>();
+    nodes.patch("", "node-0", "", Patch::Merge, &taint).await.unwrap();
+    until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some_and(|it| it.spec.taints.len() == 1)).await;
+
+    cluster.create("refused", on("node-0")).await;
+    until(&cluster.pods, || cluster.pod("refused").is_some_and(|pod| pod.is_terminal())).await;
+    let pod = cluster.pod("refused").unwrap();
+    assert_eq!((&*pod.status.phase, &*pod.status.reason), ("Failed", "TaintToleration"));
+    let message = "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
+    assert_eq!(pod.status.message, message);
+
+    let mut spec = on("node-0");
+    let tolerations = api::json!([{"expression": "taint.key == 'maint'"}]);
+    spec.as_object_mut().unwrap().insert("tolerations", tolerations);
+    cluster.create("taken", spec).await;
+    until(&cluster.pods, || cluster.pod("taken").is_some_and(|pod| pod.status.phase == "Running")).await;
+}

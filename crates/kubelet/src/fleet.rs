@@ -1,0 +1,200 @@
+//! Many nodes at work in one process.
+//!
+//! What is read comes through one informer of nodes and one of pods, under the fleet's own identity; each write is made
+//! under the name of its node. Nothing is kept that the server does not have: a fleet that is started again goes on where
+//! the last one ended.
+
+mod member;
+mod nodes;
+mod pods;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::{Node, Pod};
+use api::json::Text;
+use client::Client;
+use client::informer::{Change, Informer, Key};
+use client::objects::Selection;
+use client::queue::{Backoff, Queue};
+use matching::{CompileCache, Features};
+use tokio::task::JoinSet;
+use tracing::info;
+
+use self::member::Member;
+use crate::clock::Clock;
+use crate::runtime::Runtime;
+use crate::template::Template;
+
+/// A connection under the name of a node.
+pub type ClientFor = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// So many pods are looked after at once: each may wait for a write.
+const POD_WORKERS: usize = 64;
+const NODE_WORKERS: usize = 16;
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(30) };
+
+/// What a fleet consists of, and how it speaks to the server.
+pub struct Options {
+    /// The names of the nodes.
+    pub nodes: Vec<String>,
+    /// What they are like.
+    pub template: Template,
+    /// Reads nodes and pods.
+    pub client: Client,
+    /// Writes.
+    pub client_for: ClientFor,
+    /// One cache of compiled expressions for all nodes.
+    pub cache: Arc<CompileCache>,
+    /// Which of the gated ways to match are allowed.
+    pub features: Features,
+    /// What time it is.
+    pub clock: Clock,
+    /// Where logs can be read, 0 for nowhere.
+    pub port: u16,
+}
+
+/// Nodes at work. Clones are the same fleet.
+pub struct Fleet<R> {
+    inner: Arc<Inner<R>>,
+}
+
+impl<R> Clone for Fleet<R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<R> {
+    template: Template,
+    port: u16,
+    cache: Arc<CompileCache>,
+    features: Features,
+    clock: Clock,
+    runtime: R,
+    members: HashMap<Text, Arc<Member>>,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+    node_queue: Queue<Text>,
+    pod_queue: Queue<Key>,
+}
+
+impl<R: Runtime> Fleet<R> {
+    /// A fleet that is not at work yet. Needs a Tokio runtime.
+    #[must_use]
+    pub fn new(options: Options, runtime: R) -> Self {
+        let members = options.nodes.iter().enumerate().map(|(number, name)| {
+            let client = (options.client_for)(name);
+            (Text::from(name.as_str()), Arc::new(Member::new(name, number, client)))
+        });
+        let mine = |field: &str| match options.nodes.as_slice() {
+            [only] => Selection { fields: format!("{field}={only}"), ..Selection::default() },
+            _ => Selection::default(),
+        };
+        let mut of_pods = mine("spec.nodeName");
+        if of_pods.fields.is_empty() {
+            of_pods.fields = "spec.nodeName!=".to_owned();
+        }
+        let members = members.collect();
+        Self {
+            inner: Arc::new(Inner {
+                members,
+                template: options.template,
+                port: options.port,
+                cache: options.cache,
+                features: options.features,
+                clock: options.clock,
+                runtime,
+                nodes: Informer::start(&options.client, mine("metadata.name")),
+                pods: Informer::start(&options.client, of_pods),
+                node_queue: Queue::new(PAUSES, None),
+                pod_queue: Queue::new(PAUSES, None),
+            }),
+        }
+    }
+
+    /// Registers the nodes, keeps them alive and looks after their pods, until `stop` is ready.
+    pub async fn run(&self, stop: impl Future<Output = ()>) {
+        let mut tasks = JoinSet::new();
+        let fleet = self.inner.clone();
+        tasks.spawn(async move { fleet.work().await });
+        stop.await;
+        self.inner.node_queue.close();
+        self.inner.pod_queue.close();
+    }
+
+    /// What the pods run in.
+    #[must_use]
+    pub fn runtime(&self) -> &R {
+        &self.inner.runtime
+    }
+}
+
+impl<R: Runtime> Inner<R> {
+    async fn work(self: Arc<Self>) {
+        self.nodes.synced().await;
+        self.register_all().await;
+        self.pods.synced().await;
+        self.adopt_running();
+        info!(nodes = self.members.len(), pods = self.pods.store().len(), "Started nodes");
+        self.listen();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(self.clone().keep_alive());
+        for _ in 0..NODE_WORKERS {
+            tasks.spawn(self.clone().work_on_nodes());
+        }
+        for _ in 0..POD_WORKERS {
+            tasks.spawn(self.clone().work_on_pods());
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Notes what changes. The handlers hold no more than they need: the informers outlive none of them.
+    fn listen(self: &Arc<Self>) {
+        let fleet = Arc::downgrade(self);
+        self.nodes.on_change(move |key, change| {
+            if let Some(fleet) = fleet.upgrade() {
+                fleet.node_changed(key, change);
+            }
+        });
+        let fleet = Arc::downgrade(self);
+        self.pods.on_change(move |key, change| {
+            let Some(fleet) = fleet.upgrade() else { return };
+            match change {
+                Change::Deleted(pod) => fleet.forget(pod),
+                Change::Updated { old, new } if old.metadata.uid != new.metadata.uid => fleet.forget(old),
+                _ => {}
+            }
+            if fleet.members.contains_key(&change.newest().spec.node_name) {
+                fleet.pod_queue.add(key.clone());
+            }
+        });
+    }
+
+    fn node_changed(&self, key: &Key, change: &Change<Node>) {
+        let Some(member) = self.members.get(&key.name) else { return };
+        match change {
+            // A node that somebody deletes is gone until the next start, as with a kubelet.
+            Change::Deleted(_) => member.is_gone(true),
+            _ => {
+                member.is_gone(false);
+                let was_stopped = member.faults().stopped;
+                member.set_faults(crate::faults::Faults::of(&change.newest().metadata.annotations));
+                if was_stopped && !member.faults().stopped {
+                    self.look_after_pods_of(&key.name);
+                }
+            }
+        }
+        self.node_queue.add(key.name.clone());
+    }
+
+    /// Everything about the pods of a node is to be looked at again.
+    fn look_after_pods_of(&self, node: &str) {
+        for (key, pod) in self.pods.store().entries() {
+            if pod.spec.node_name == node {
+                self.pod_queue.add(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One node of a fleet: what it must remember between two looks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::coordination::v1::Lease;
+use api::core::v1::{Node, Pod};
+use api::json::Text;
+use client::Client;
+
+use crate::faults::Faults;
+use crate::pod_addresses::PodAddresses;
+
+/// One node of a fleet.
+pub(super) struct Member {
+    pub(super) name: Text,
+    /// Its place in the fleet.
+    pub(super) number: usize,
+    /// Speaks under the node's name.
+    pub(super) client: Client,
+    gone: AtomicBool,
+    faults: Mutex<Faults>,
+    pub(super) lease: Mutex<Option<Lease>>,
+    state: Mutex<State>,
+}
+
+/// What is known of the node's pods.
+pub(super) struct State {
+    pub(super) addresses: PodAddresses,
+    /// The pods that may run here, by uid.
+    pub(super) admitted: HashMap<Text, Arc<Pod>>,
+    /// The version of a pod that this node wrote last, by uid: what is older is out of date.
+    written: HashMap<Text, u64>,
+}
+
+impl Member {
+    pub(super) fn new(name: &str, number: usize, client: Client) -> Self {
+        Self {
+            name: name.into(),
+            number,
+            client,
+            gone: AtomicBool::new(false),
+            faults: Mutex::default(),
+            lease: Mutex::default(),
+            state: Mutex::new(State {
+                addresses: PodAddresses::new(number),
+                admitted: HashMap::new(),
+                written: HashMap::new(),
+            }),
+        }
+    }
+
+    pub(super) fn is_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Relaxed);
+    }
+
+    /// Whether the node is there and not told to be silent.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed) && !self.faults().stopped
+    }
+
+    pub(super) fn faults(&self) -> Faults {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_faults(&self, faults: Faults) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known_lease(&self) -> Option<Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn keep_lease(&self, lease: Option<Lease>) {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+    }
+}
+
+impl State {
+    /// Whether this node has written the pod since this version of it.
+    pub(super) fn has_written_since(&self, pod: &Pod) -> bool {
+        let seen = pod.metadata.resource_version.parse::<u64>().unwrap_or(u64::MAX);
+        self.written.get(&pod.metadata.uid).is_some_and(|written| *written > seen)
+    }
+
+    /// Notes which version a write has made.
+    pub(super) fn has_written(&mut self, pod: &Pod) {
+        if let Ok(version) = pod.metadata.resource_version.parse() {
+            self.written.insert(pod.metadata.uid.clone(), version);
+        }
+    }
+
+    /// Drops what the pod occupied.
+    pub(super) fn release(&mut self, uid: &str) {
+        self.admitted.remove(uid);
+        self.addresses.give_back(uid);
+    }
+
+    /// Drops everything about a pod that is gone.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.release(uid);
+        self.written.remove(uid);
+    }
+}
+
+/// The node's own address.
+pub(super) fn address_of(node: &Node) -> String {
+    let address = node.status.addresses.iter().find(|it| it.address_type == "InternalIP");
+    address.map(|it| it.address.to_string()).unwrap_or_default()
+}

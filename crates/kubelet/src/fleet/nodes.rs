@@ -1,0 +1,132 @@
+//! Registering nodes, and keeping them alive: status when it changes or has stood for five minutes, leases in bursts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::Node;
+use api::json::Text;
+use client::Error;
+use client::objects::Patch;
+use client::resources::Served as _;
+use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
+use tokio::time::MissedTickBehavior;
+use tracing::{debug, info, warn};
+
+use super::member::Member;
+use super::{Inner, PAUSES};
+use crate::clock::between;
+use crate::runtime::Runtime;
+use crate::{heartbeat, node_status};
+
+/// A status that has not changed is written again after this long.
+const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+/// Nodes that were started together do not all write theirs together.
+const STATUS_TURNS: usize = 60;
+const STATUS_TURN: Duration = Duration::from_secs(1);
+/// So many nodes register at once.
+const REGISTRATIONS: usize = 128;
+
+impl<R: Runtime> Inner<R> {
+    /// Makes sure that each node exists.
+    pub(super) async fn register_all(&self) {
+        let missing = self.members.values().filter(|member| self.nodes.store().get("", &member.name).is_none());
+        let missing: Vec<Arc<Member>> = missing.cloned().collect();
+        stream::iter(&missing).for_each_concurrent(REGISTRATIONS, |member| self.register(member)).await;
+    }
+
+    async fn register(&self, member: &Member) {
+        let mut failures = 0;
+        loop {
+            let node = self.template.node(&member.name, member.number, self.port, (self.clock)());
+            match member.client.documents(Node::RESOURCE).create("", &node).await {
+                Ok(_) => return info!(node = %member.name, "Registered node"),
+                Err(error) if error.is_already_exists() => return,
+                Err(error) => warn!(node = %member.name, err = %error, "Could not register node"),
+            }
+            tokio::time::sleep(PAUSES.pause(failures)).await;
+            failures = failures.saturating_add(1);
+        }
+    }
+
+    pub(super) async fn work_on_nodes(self: Arc<Self>) {
+        while let Some(name) = self.node_queue.get().await {
+            match self.report(&name).await {
+                Ok(next) => {
+                    self.node_queue.forget(&name);
+                    if let Some(next) = next {
+                        self.node_queue.add_after(name.clone(), next);
+                    }
+                }
+                Err(error) => {
+                    debug!(node = %name, err = %error, "Could not write the status of the node");
+                    self.node_queue.add_rate_limited(name.clone());
+                }
+            }
+            self.node_queue.done(&name);
+        }
+    }
+
+    /// Writes a node's status if it does not say what it should, or has said it for long. Answers when to look again.
+    async fn report(&self, name: &Text) -> Result<Option<Duration>, Error> {
+        let Some(member) = self.members.get(name).filter(|member| member.is_alive()) else { return Ok(None) };
+        let Some(node) = self.nodes.store().get("", name) else { return Ok(None) };
+        let now = (self.clock)();
+        let (is_ready, changes) = member.faults().is_ready(now);
+        let turn = u32::try_from(member.number % STATUS_TURNS).unwrap_or(0);
+        let spread = STATUS_TURN.saturating_mul(turn);
+        let interval = STATUS_INTERVAL.saturating_add(spread);
+        let age = node_status::last_heartbeat(&node).map_or(interval, |at| between(at, now));
+        let earlier = |next: Duration| Some(changes.map_or(next, |changes| changes.min(next)));
+        if node_status::says(&node, is_ready) && age < interval {
+            return Ok(earlier(interval.saturating_sub(age)));
+        }
+        let patch = node_status::patch(&node, is_ready, now);
+        match member.client.documents(Node::RESOURCE).patch("", name, "status", Patch::StrategicMerge, &patch).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(earlier(interval)),
+        }
+    }
+
+    /// Renews the leases, burst by burst.
+    pub(super) async fn keep_alive(self: Arc<Self>) {
+        let bursts = heartbeat::bursts(self.members.len());
+        let members: Vec<Vec<Arc<Member>>> = (0..bursts)
+            .map(|burst| {
+                let of_burst = |it: &&Arc<Member>| heartbeat::is_in_burst(it.number, burst, bursts);
+                self.members.values().filter(of_burst).cloned().collect()
+            })
+            .collect();
+        // At the start nobody waits for its turn: the last lease may be old.
+        for burst in &members {
+            join_all(burst.iter().map(|member| self.renew(member))).await;
+        }
+        let pause = heartbeat::INTERVAL.checked_div(u32::try_from(bursts).unwrap_or(1)).unwrap_or(heartbeat::INTERVAL);
+        let mut ticks = tokio::time::interval(pause);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            for burst in &members {
+                ticks.tick().await;
+                join_all(burst.iter().map(|member| self.renew(member))).await;
+            }
+        }
+    }
+
+    async fn renew(&self, member: &Member) {
+        if !member.is_alive() {
+            return;
+        }
+        let owner = self.nodes.store().get("", &member.name);
+        let renewal =
+            heartbeat::renew(&member.client, member.known_lease(), &member.name, owner.as_deref(), (self.clock)());
+        match tokio::time::timeout(heartbeat::INTERVAL, renewal).await {
+            Ok(Ok(lease)) => member.keep_lease(Some(lease)),
+            Ok(Err(error)) => {
+                debug!(node = %member.name, err = %error, "Could not renew the lease of the node");
+                member.keep_lease(None);
+            }
+            Err(_) => debug!(node = %member.name, "Could not renew the lease of the node in time"),
+        }
+    }
+}

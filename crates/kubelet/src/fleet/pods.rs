@@ -1,0 +1,180 @@
+//! Looking after pods: admitting, starting, watching and ending them, one at a time and as often as needed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::{Node, Pod};
+use api::json::Value;
+use client::Error;
+use client::informer::Key;
+use client::objects::{Deletion, Patch};
+use tracing::{debug, info};
+
+use super::Inner;
+use super::member::{Member, address_of};
+use crate::pod_status::{self, Addresses};
+use crate::runtime::{Runtime, Stopping};
+use crate::{admission, clock};
+
+/// A pod that starts sooner than this gets one status, not two.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+impl<R: Runtime> Inner<R> {
+    pub(super) async fn work_on_pods(self: Arc<Self>) {
+        while let Some(key) = self.pod_queue.get().await {
+            match self.look_after(&key).await {
+                Ok(next) => {
+                    self.pod_queue.forget(&key);
+                    if let Some(next) = next {
+                        // The clock of pods may be behind the timer's by a fraction.
+                        self.pod_queue.add_after(key.clone(), next.max(Duration::from_millis(1)));
+                    }
+                }
+                Err(error) => {
+                    debug!(pod = %key, err = %error, "Could not write the status of the pod");
+                    self.pod_queue.add_rate_limited(key.clone());
+                }
+            }
+            self.pod_queue.done(&key);
+        }
+    }
+
+    /// Pods that ran when the last process ended run on, whatever has changed since.
+    pub(super) fn adopt_running(&self) {
+        for pod in self.pods.store().list() {
+            let Some(member) = self.members.get(&pod.spec.node_name) else { continue };
+            if pod.status.start_time.is_some() && !pod.is_terminal() {
+                let mut state = member.state();
+                state.addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
+                state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, pod: &Pod) {
+        if let Some(member) = self.members.get(&pod.spec.node_name) {
+            member.state().forget(&pod.metadata.uid);
+            self.runtime.forget(&pod.metadata.uid);
+        }
+    }
+
+    /// Brings a pod further. Answers when to look again.
+    async fn look_after(&self, key: &Key) -> Result<Option<Duration>, Error> {
+        let Some(pod) = self.pods.store().get_key(key) else { return Ok(None) };
+        let Some(member) = self.members.get(&pod.spec.node_name).filter(|it| it.is_alive()) else { return Ok(None) };
+        let Some(node) = self.nodes.store().get("", &member.name) else { return Ok(Some(WORTH_TELLING)) };
+        // What this node has written since comes with the next change.
+        if member.state().has_written_since(&pod) {
+            return Ok(None);
+        }
+        let now = (self.clock)();
+        let slow = member.faults().slow;
+        if !slow.is_zero() {
+            let since = pod.metadata.deletion_timestamp.or(pod.metadata.creation_timestamp).unwrap_or(now);
+            let wait = slow.saturating_sub(clock::between(since, now));
+            if !wait.is_zero() {
+                return Ok(Some(wait));
+            }
+        }
+        if pod.metadata.is_deleting() {
+            return self.end(&pod, member, &node).await;
+        }
+        if pod.is_terminal() {
+            member.state().release(&pod.metadata.uid);
+            return Ok(None);
+        }
+        if let Err(rejection) = self.admit(&pod, member, &node) {
+            info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
+            let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
+            self.write_status(&pod, member, &patch).await?;
+            return Ok(None);
+        }
+        let seen = self.runtime.sync(&pod, now).await;
+        let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
+        if !seen.has_sandbox && is_soon {
+            return Ok(seen.next);
+        }
+        let addresses = addresses(&pod, member, &node, seen.has_sandbox);
+        if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
+            self.write_status(&pod, member, &patch).await?;
+        }
+        Ok(seen.next)
+    }
+
+    /// Whether the pod may run here. Decided once; from then on it occupies what it asked for.
+    fn admit(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<(), admission::Rejection> {
+        let mut state = member.state();
+        if !state.admitted.contains_key(&pod.metadata.uid) {
+            let others = state.admitted.values().map(|other| &**other);
+            admission::admit(pod, node, others, &self.cache, &self.features)?;
+            state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+        }
+        Ok(())
+    }
+
+    /// Ends a pod that is to be deleted, and then deletes it for good.
+    async fn end(&self, pod: &Pod, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
+        let is_final = pod.metadata.deletion_grace_period_seconds == Some(0);
+        if is_final && pod.is_terminal() && !pod.metadata.finalizers.is_empty() {
+            // Others have to let go of it.
+            member.state().release(&pod.metadata.uid);
+            return Ok(None);
+        }
+        let now = (self.clock)();
+        if !pod.is_terminal() {
+            match self.runtime.stop(pod, now).await {
+                Stopping::Wait(wait) => return Ok(Some(wait)),
+                Stopping::Never => return Ok(None),
+                Stopping::Ended(seen) => {
+                    // Who still looks at the pod is told how it ended; for the others it is gone.
+                    let addresses = addresses(pod, member, node, false);
+                    if is_looked_at(pod)
+                        && let Some(patch) = pod_status::patch(pod, &seen, &addresses, now)
+                    {
+                        self.write_status(pod, member, &patch).await?;
+                    }
+                }
+            }
+        }
+        member.state().release(&pod.metadata.uid);
+        let how =
+            Deletion { grace_period_seconds: Some(0), uid: Some(pod.metadata.uid.to_string()), ..Deletion::default() };
+        match member.client.objects::<Pod>().delete(&pod.metadata.namespace, &pod.metadata.name, &how).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    async fn write_status(&self, pod: &Pod, member: &Member, patch: &Value) -> Result<(), Error> {
+        let pods = member.client.objects::<Pod>();
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        match pods.patch(namespace, name, "status", Patch::StrategicMerge, patch).await {
+            Ok(written) => {
+                member.state().has_written(&written);
+                Ok(())
+            }
+            // The pod is gone, or it is another one by now: its change tells.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether somebody waits for the pod's end: its object stays, or a Job counts it.
+fn is_looked_at(pod: &Pod) -> bool {
+    !pod.metadata.finalizers.is_empty() || pod.metadata.controller().is_some_and(|owner| owner.kind == "Job")
+}
+
+fn addresses(pod: &Pod, member: &Member, node: &Node, has_sandbox: bool) -> Addresses {
+    let host = address_of(node);
+    if pod.spec.host_network {
+        return Addresses { pod: host.clone(), host };
+    }
+    let address = if has_sandbox {
+        let taken = member.state().addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
+        taken.map(|it| it.to_string()).unwrap_or_default()
+    } else {
+        pod.status.pod_ip.to_string()
+    };
+    Addresses { host, pod: address }
+}

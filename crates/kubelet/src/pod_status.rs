@@ -1,0 +1,274 @@
+//! What the state of its containers means for a pod: phase, conditions, container statuses, as one patch.
+//!
+//! Follows `getPhase` and `status/generate.go` of Kubernetes' kubelet.
+
+use api::core::v1::{Pod, PodCondition};
+use api::json::{Object, Text, Value};
+use api::time::Timestamp;
+use matching::resources::is_sidecar;
+
+use crate::runtime::{Container, Ended, Observation, State};
+
+/// Where a pod is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Addresses {
+    /// The node's address.
+    pub host: String,
+    /// The pod's address, once it has one.
+    pub pod: String,
+}
+
+/// A pod's phase.
+#[must_use]
+pub fn phase(pod: &Pod, seen: &Observation) -> &'static str {
+    let policy = pod.spec.restart_policy.as_str();
+    let mut is_initializing = false;
+    for (container, state) in pod.spec.init_containers.iter().zip(&seen.init_containers) {
+        match &state.state {
+            State::Ended(end) if end.exit_code != 0 && !is_sidecar(container) && policy == "Never" => return "Failed",
+            State::Ended(end) if end.exit_code == 0 || is_sidecar(container) => {}
+            State::Running { .. } if is_sidecar(container) => {}
+            _ => is_initializing = true,
+        }
+    }
+    let (mut running, mut waiting, mut stopped, mut succeeded) = (0_u32, 0_u32, 0_u32, 0_u32);
+    for container in &seen.containers {
+        let counter = match &container.state {
+            State::Running { .. } => &mut running,
+            State::Ended(end) if end.exit_code == 0 => {
+                stopped = stopped.saturating_add(1);
+                &mut succeeded
+            }
+            State::Ended(_) => &mut stopped,
+            State::Waiting { .. } if container.last_end.is_some() => &mut stopped,
+            State::Waiting { .. } => &mut waiting,
+        };
+        *counter = counter.saturating_add(1);
+    }
+    let all_ended = seen.containers.iter().all(|it| matches!(it.state, State::Ended(_)));
+    match () {
+        () if is_initializing && running == 0 && stopped == 0 => "Pending",
+        () if waiting > 0 => "Pending",
+        () if running > 0 => "Running",
+        () if stopped == 0 => "Pending",
+        // What has ended for good has ended, whatever the policy: it was told to, or is not started again.
+        () if all_ended && stopped == succeeded => "Succeeded",
+        () if all_ended => "Failed",
+        () => "Running",
+    }
+}
+
+/// What is to be changed in the pod's status, as a strategic merge patch; nothing if it says all that already.
+#[must_use]
+pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestamp) -> Option<Value> {
+    let phase = phase(pod, seen);
+    let conditions = conditions(pod, seen, phase, now);
+    let statuses = container_statuses(&seen.containers);
+    let init_statuses = container_statuses(&seen.init_containers);
+    let start_time = pod.status.start_time.unwrap_or(now);
+    let same = pod.status.phase == phase
+        && pod.status.start_time.is_some()
+        && pod.status.observed_generation == pod.metadata.generation
+        && pod.status.pod_ip == addresses.pod
+        && pod.status.host_ip == addresses.host
+        && is_same_list(&pod.status.container_statuses, &statuses)
+        && is_same_list(&pod.status.init_container_statuses, &init_statuses)
+        && conditions.iter().all(|new| pod.status.conditions.iter().any(|old| is_same_condition(old, new)));
+    if same {
+        return None;
+    }
+    let mut status = Object::new();
+    if pod.metadata.generation != 0 {
+        status.insert("observedGeneration", pod.metadata.generation);
+    }
+    status.insert("phase", phase);
+    insert_conditions(&mut status, pod, &conditions);
+    status.insert("hostIP", addresses.host.as_str());
+    status.insert("hostIPs", api::json!([{"ip": (addresses.host.as_str())}]));
+    if !addresses.pod.is_empty() {
+        status.insert("podIP", addresses.pod.as_str());
+        status.insert("podIPs", api::json!([{"ip": (addresses.pod.as_str())}]));
+    }
+    status.insert("startTime", start_time.to_string());
+    if !init_statuses.is_empty() {
+        status.insert("initContainerStatuses", init_statuses);
+    }
+    status.insert("containerStatuses", statuses);
+    Some(for_pod(pod, status))
+}
+
+/// The patch for a pod that the node does not take.
+#[must_use]
+pub fn rejection(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut status = Object::new();
+    if pod.metadata.generation != 0 {
+        status.insert("observedGeneration", pod.metadata.generation);
+    }
+    status.insert("phase", "Failed");
+    status.insert("reason", reason);
+    status.insert("message", format!("Pod was rejected: {message}"));
+    status.insert("startTime", pod.status.start_time.unwrap_or(now).to_string());
+    for_pod(pod, status)
+}
+
+fn for_pod(pod: &Pod, status: Object) -> Value {
+    // The uid makes sure that another pod of the same name is left alone.
+    api::json!({"metadata": {"uid": (pod.metadata.uid.clone())}, "status": (status)})
+}
+
+/// The conditions that are the node agent's, in its order. A condition whose status stays keeps its time.
+fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec<PodCondition> {
+    let is_over = matches!(phase, "Succeeded" | "Failed");
+    let condition = |name: &str, holds: bool, reason: &str, message: String| {
+        let status: Text = if holds { "True" } else { "False" }.into();
+        let old = pod.status.conditions.iter().find(|it| it.condition_type == name && it.status == status);
+        PodCondition {
+            condition_type: name.into(),
+            status,
+            last_transition_time: old.and_then(|it| it.last_transition_time).or(Some(now)),
+            reason: reason.into(),
+            message: message.into(),
+            ..PodCondition::default()
+        }
+    };
+    let incomplete: Vec<&str> = pod
+        .spec
+        .init_containers
+        .iter()
+        .zip(&seen.init_containers)
+        .filter(|(container, it)| !(it.is_ready || is_sidecar(container) && it.is_started || is_over))
+        .map(|(_, it)| it.name.as_str())
+        .collect();
+    let initialized = match incomplete.as_slice() {
+        [] => condition(
+            "Initialized",
+            true,
+            if phase == "Succeeded" && !seen.init_containers.is_empty() { "PodCompleted" } else { "" },
+            String::new(),
+        ),
+        names => {
+            let message = format!("containers with incomplete status: [{}]", names.join(" "));
+            condition("Initialized", false, "ContainersNotInitialized", message)
+        }
+    };
+    let sidecars = pod.spec.init_containers.iter().zip(&seen.init_containers);
+    let sidecars = sidecars.filter(|(container, _)| is_sidecar(container)).map(|(_, it)| it);
+    let unready: Vec<&str> =
+        sidecars.chain(&seen.containers).filter(|it| !it.is_ready).map(|it| it.name.as_str()).collect();
+    let (ready_reason, ready_message) = match (phase, unready.is_empty()) {
+        ("Succeeded", _) => ("PodCompleted", String::new()),
+        ("Failed", _) => ("PodFailed", String::new()),
+        (_, true) => ("", String::new()),
+        (_, false) => ("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))),
+    };
+    let containers_ready = unready.is_empty() && !is_over;
+    let gates: Vec<String> =
+        pod.spec.readiness_gates.iter().filter_map(|gate| closed_gate(pod, &gate.condition_type)).collect();
+    let ready = if containers_ready && !gates.is_empty() {
+        condition("Ready", false, "ReadinessGatesNotReady", gates.join(", "))
+    } else {
+        condition("Ready", containers_ready, ready_reason, ready_message.clone())
+    };
+    vec![
+        condition("PodReadyToStartContainers", seen.has_sandbox, "", String::new()),
+        initialized,
+        ready,
+        condition("ContainersReady", containers_ready, ready_reason, ready_message),
+    ]
+}
+
+fn closed_gate(pod: &Pod, gate: &str) -> Option<String> {
+    match pod.status.conditions.iter().find(|it| it.condition_type == gate) {
+        None => Some(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")),
+        Some(it) if it.status != "True" => {
+            Some(format!("the status of pod readiness gate \"{gate}\" is not \"True\", but {}", it.status))
+        }
+        Some(_) => None,
+    }
+}
+
+fn is_same_condition(old: &PodCondition, new: &PodCondition) -> bool {
+    old.condition_type == new.condition_type
+        && old.status == new.status
+        && old.reason == new.reason
+        && old.message == new.message
+}
+
+fn insert_conditions(status: &mut Object, pod: &Pod, conditions: &[PodCondition]) {
+    let own = conditions.iter().map(|it| it.condition_type.clone());
+    let others = pod.status.conditions.iter().map(|it| it.condition_type.clone());
+    let others = others.filter(|it| !conditions.iter().any(|own| own.condition_type == *it));
+    let order: Vec<Value> = own.chain(others).map(|name| api::json!({"type": name})).collect();
+    status.insert("$setElementOrder/conditions", order);
+    let rows = conditions.iter().map(|it| {
+        let mut row = api::json!({
+            "type": (it.condition_type.clone()),
+            "status": (it.status.clone()),
+            "lastProbeTime": null,
+            "lastTransitionTime": (it.last_transition_time.map(|time| time.to_string())),
+        });
+        if let Some(row) = row.as_object_mut() {
+            for (name, text) in [("reason", &it.reason), ("message", &it.message)] {
+                // What is empty must be taken away: a merge keeps what it is not told.
+                row.insert(name, if text.is_empty() { Value::Null } else { text.clone().into() });
+            }
+        }
+        row
+    });
+    status.insert("conditions", rows.collect::<Vec<_>>());
+}
+
+fn container_statuses(containers: &[Container]) -> Vec<Value> {
+    containers
+        .iter()
+        .map(|it| {
+            api::json!({
+                "name": (it.name.clone()),
+                "state": (state(it)),
+                "lastState": (it.last_end.as_ref().map_or_else(Value::object, |end| terminated(end, it))),
+                "ready": (it.is_ready),
+                "restartCount": (it.restarts),
+                "image": (it.image.clone()),
+                "imageID": (it.image_id.clone()),
+                "containerID": (it.container_id.clone()),
+                "started": (it.is_started),
+            })
+        })
+        .collect()
+}
+
+fn state(container: &Container) -> Value {
+    match &container.state {
+        State::Waiting { reason, message } if message.is_empty() => api::json!({"waiting": {"reason": (*reason)}}),
+        State::Waiting { reason, message } => api::json!({"waiting": {"reason": (*reason), "message": message}}),
+        State::Running { since } => api::json!({"running": {"startedAt": (since.to_string())}}),
+        State::Ended(end) => terminated(end, container),
+    }
+}
+
+fn terminated(end: &Ended, container: &Container) -> Value {
+    api::json!({"terminated": {
+        "exitCode": (end.exit_code),
+        "reason": (end.reason()),
+        "startedAt": (end.started.to_string()),
+        "finishedAt": (end.finished.to_string()),
+        "containerID": (container.container_id.clone()),
+    }})
+}
+
+/// Whether the container statuses that the pod has say the same.
+fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool {
+    known.len() == new.len()
+        && known.iter().zip(new).all(|(known, new)| {
+            let text = |field: &str| new.str_at(&[field]).unwrap_or_default();
+            let empty = Value::object();
+            known.name == text("name")
+                && known.image == text("image")
+                && known.container_id == text("containerID")
+                && new.get("ready") == Some(&Value::Bool(known.ready))
+                && new.get("started") == Some(&Value::Bool(known.started.unwrap_or(false)))
+                && new.get("restartCount") == Some(&Value::from(known.restart_count))
+                && new.get("state") == Some(known.state.as_ref().unwrap_or(&empty))
+                && new.get("lastState") == Some(known.last_state.as_ref().unwrap_or(&empty))
+        })
+}

@@ -1,0 +1,316 @@
+//! The containers of one pod, played in time: what happened between the last look and now, and what comes next.
+//!
+//! Follows the kubelet's order: init containers one after the other, those that restart (sidecars) beside all that follow,
+//! then the containers; what ends is started again as the restart policy says, after pauses that double from 10 s to 300 s.
+
+use std::time::Duration;
+
+use api::core::v1::{self, Pod};
+use api::json::{Text, Value};
+use api::time::Timestamp;
+use matching::resources::is_sidecar;
+
+use super::rules::Rules;
+use crate::clock::{after, between};
+use crate::runtime::{Container, Ended, Observation, State};
+
+const PAUSE_FIRST: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A container that ran this long has no history.
+const PAUSE_FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// The containers of a pod.
+#[derive(Debug, Clone)]
+pub(super) struct Containers {
+    /// When the pod came here.
+    began: Timestamp,
+    init: Vec<Play>,
+    main: Vec<Play>,
+}
+
+#[derive(Debug, Clone)]
+struct Play {
+    act: Act,
+    last_end: Option<Ended>,
+    restarts: i32,
+    /// How often in a row it ended soon.
+    crashes: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Act {
+    Waiting,
+    Running {
+        since: Timestamp,
+    },
+    /// Ended, for good unless it is started again at `again`.
+    Ended {
+        end: Ended,
+        again: Option<Timestamp>,
+    },
+}
+
+/// When something happens next; the earliest counts.
+#[derive(Default)]
+struct Next(Option<Timestamp>);
+
+impl Next {
+    fn at(&mut self, time: Timestamp) {
+        self.0 = Some(self.0.map_or(time, |earlier| earlier.min(time)));
+    }
+}
+
+impl Containers {
+    /// The containers of a pod that is seen for the first time: as its status says, if it runs already.
+    pub(super) fn new(pod: &Pod, now: Timestamp) -> Self {
+        let plays = |containers: &[v1::Container], statuses: &[v1::ContainerStatus]| {
+            containers
+                .iter()
+                .map(|container| {
+                    let status = statuses.iter().find(|status| status.name == container.name);
+                    status.map_or_else(Play::new, |status| Play::resumed(status, now))
+                })
+                .collect()
+        };
+        Containers {
+            began: pod.status.start_time.unwrap_or(now),
+            init: plays(&pod.spec.init_containers, &pod.status.init_container_statuses),
+            main: plays(&pod.spec.containers, &pod.status.container_statuses),
+        }
+    }
+
+    /// Plays until now, and answers how the containers are.
+    pub(super) fn advance(&mut self, pod: &Pod, rules: &Rules, now: Timestamp) -> Observation {
+        let mut next = Next::default();
+        let created = after(self.began, rules.start);
+        if rules.stays_pending || (now < created && self.is_untouched()) {
+            if !rules.stays_pending {
+                next.at(created);
+            }
+            return self.observe(pod, rules, now, next);
+        }
+        let mut cursor = created.max(self.began);
+        let mut initialized = true;
+        for (container, play) in pod.spec.init_containers.iter().zip(&mut self.init) {
+            let run = if is_sidecar(container) { None } else { Some(rules.init_run) };
+            let restarts = rules.restarts && (is_sidecar(container) || pod.spec.restart_policy != "Never");
+            let code = |run| if is_sidecar(container) { 0 } else { rules.code_of_init(pod, container, run) };
+            play.advance(cursor, now, run, &code, |ended| restarts && ended.exit_code != 0, &mut next);
+            match &play.act {
+                Act::Running { since } if is_sidecar(container) => cursor = cursor.max(*since),
+                Act::Ended { end, again: None } if end.exit_code == 0 => cursor = cursor.max(end.finished),
+                _ => {
+                    initialized = false;
+                    break;
+                }
+            }
+        }
+        if initialized {
+            let policy = pod.spec.restart_policy.as_str();
+            for (container, play) in pod.spec.containers.iter().zip(&mut self.main) {
+                let code = |run| rules.code_of_run(&pod.metadata.uid, &container.name, run);
+                let again = |ended: &Ended| {
+                    rules.restarts
+                        && (matches!(policy, "Always" | "") || (policy == "OnFailure" && ended.exit_code != 0))
+                };
+                play.advance(cursor, now, rules.run, &code, again, &mut next);
+            }
+        }
+        if let Some(code) = rules.exit_now {
+            self.end_all(now, code);
+            next = Next::default();
+        } else if self.main.iter().all(|play| matches!(play.act, Act::Ended { again: None, .. })) {
+            // Sidecars end with the last container.
+            self.init.iter_mut().for_each(|play| play.end(now, 0));
+        }
+        self.observe(pod, rules, now, next)
+    }
+
+    /// Ends what still runs.
+    pub(super) fn end_all(&mut self, now: Timestamp, code: i32) {
+        for play in self.init.iter_mut().chain(&mut self.main) {
+            play.end(now, code);
+        }
+    }
+
+    /// How the containers are, without playing on.
+    pub(super) fn as_they_are(&self, pod: &Pod, rules: &Rules, now: Timestamp) -> Observation {
+        self.observe(pod, rules, now, Next::default())
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.init.iter().chain(&self.main).all(|play| play.act == Act::Waiting)
+    }
+
+    fn observe(&self, pod: &Pod, rules: &Rules, now: Timestamp, mut next: Next) -> Observation {
+        let has_sandbox = !self.is_untouched();
+        let mut show = |container: &v1::Container, play: &Play, is_init: bool| {
+            let mut is_ready = match &play.act {
+                Act::Running { since } if is_init => is_sidecar(container) && *since <= now,
+                Act::Running { since } => {
+                    let at = after(*since, rules.ready_after);
+                    if at > now && rules.ready {
+                        next.at(at);
+                    }
+                    at <= now
+                }
+                // An init container that has done its work counts as ready.
+                Act::Ended { end, again: None } => is_init && end.exit_code == 0,
+                _ => false,
+            };
+            is_ready &= rules.ready || is_init;
+            play.shown(pod, container, is_ready)
+        };
+        let mut containers = |list: &[v1::Container], plays: &[Play], is_init: bool| {
+            list.iter().zip(plays).map(|(container, play)| show(container, play, is_init)).collect()
+        };
+        let init_containers = containers(&pod.spec.init_containers, &self.init, true);
+        let containers = containers(&pod.spec.containers, &self.main, false);
+        Observation { has_sandbox, init_containers, containers, next: next.0.map(|at| between(now, at)) }
+    }
+}
+
+impl Play {
+    fn new() -> Self {
+        Play { act: Act::Waiting, last_end: None, restarts: 0, crashes: 0 }
+    }
+
+    /// As a status says it was.
+    fn resumed(status: &v1::ContainerStatus, now: Timestamp) -> Self {
+        let last_end = status.last_state.as_ref().and_then(|state| state.get("terminated")).and_then(ended);
+        let crashes = u32::try_from(status.restart_count).unwrap_or(0);
+        let mut play = Play { act: Act::Waiting, last_end, restarts: status.restart_count, crashes };
+        let Some(state) = &status.state else { return play };
+        if let Some(since) = state.get("running").and_then(|it| time(it, "startedAt")) {
+            play.act = Act::Running { since };
+        } else if let Some(end) = state.get("terminated").and_then(ended) {
+            play.act = Act::Ended { end, again: None };
+        } else if let Some(end) = play.last_end.clone() {
+            // It waited to be started again: the pause is at its end.
+            play.act = Act::Ended { end, again: Some(now) };
+        }
+        play
+    }
+
+    /// Plays from `cursor`, before which nothing happens, until now.
+    fn advance(
+        &mut self,
+        cursor: Timestamp,
+        now: Timestamp,
+        run: Option<Duration>,
+        code: &dyn Fn(i32) -> i32,
+        again: impl Fn(&Ended) -> bool,
+        next: &mut Next,
+    ) {
+        // Each turn moves on in time, except where runs and pauses take none; pauses do.
+        loop {
+            match &self.act {
+                Act::Waiting if cursor > now => return next.at(cursor),
+                Act::Waiting => self.act = Act::Running { since: cursor },
+                Act::Running { since } => {
+                    let Some(run) = run else { return };
+                    let (since, finished) = (*since, after(*since, run));
+                    if finished > now {
+                        return next.at(finished);
+                    }
+                    let end = Ended { exit_code: code(self.restarts), started: since, finished };
+                    if run >= PAUSE_FORGOTTEN {
+                        self.crashes = 0;
+                    }
+                    let pause = PAUSE_FIRST.saturating_mul(1_u32.checked_shl(self.crashes).unwrap_or(u32::MAX));
+                    let again = again(&end).then(|| after(finished, pause.min(PAUSE_MAX)));
+                    self.act = Act::Ended { end, again };
+                }
+                Act::Ended { end, again: Some(again) } => {
+                    if *again > now {
+                        return next.at(*again);
+                    }
+                    let since = *again;
+                    self.last_end = Some(end.clone());
+                    self.restarts = self.restarts.saturating_add(1);
+                    self.crashes = self.crashes.saturating_add(1);
+                    self.act = Act::Running { since };
+                }
+                Act::Ended { again: None, .. } => return,
+            }
+        }
+    }
+
+    fn end(&mut self, now: Timestamp, exit_code: i32) {
+        match &mut self.act {
+            Act::Waiting => {}
+            Act::Running { since } => {
+                let end = Ended { exit_code, started: *since, finished: now };
+                self.act = Act::Ended { end, again: None };
+            }
+            Act::Ended { again, .. } => *again = None,
+        }
+    }
+
+    fn shown(&self, pod: &Pod, container: &v1::Container, is_ready: bool) -> Container {
+        let waiting = |reason, message| State::Waiting { reason, message };
+        let (state, last_end) = match &self.act {
+            Act::Waiting if pod.spec.init_containers.is_empty() => (waiting("ContainerCreating", String::new()), None),
+            Act::Waiting => (waiting("PodInitializing", String::new()), None),
+            Act::Running { since } => (State::Running { since: *since }, self.last_end.clone()),
+            Act::Ended { end, again: None } => (State::Ended(end.clone()), self.last_end.clone()),
+            Act::Ended { end, again: Some(again) } => {
+                let pause = i64::try_from(between(end.finished, *again).as_nanos()).unwrap_or(i64::MAX);
+                let pause = api::duration::Duration { nanos: pause };
+                let message = format!(
+                    "back-off {pause} restarting failed container={} pod={}_{}({})",
+                    container.name, pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
+                );
+                (waiting("CrashLoopBackOff", message), Some(end.clone()))
+            }
+        };
+        let was_created = self.act != Act::Waiting;
+        let id = if was_created { container_id(pod, container, self.restarts) } else { Text::default() };
+        Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_id: if was_created { "sim".into() } else { Text::default() },
+            container_id: id,
+            state,
+            last_end,
+            is_ready,
+            is_started: matches!(self.act, Act::Running { .. }),
+            restarts: self.restarts,
+        }
+    }
+}
+
+/// `sim://POD`, with the container's name and run where the pod's uid alone is not enough.
+fn container_id(pod: &Pod, container: &v1::Container, restarts: i32) -> Text {
+    let uid = &pod.metadata.uid;
+    let is_only = pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty();
+    match (is_only, restarts) {
+        (true, 0) => format!("sim://{uid}").into(),
+        (true, _) => format!("sim://{uid}/{restarts}").into(),
+        (false, _) => format!("sim://{uid}/{}/{restarts}", container.name).into(),
+    }
+}
+
+impl Rules {
+    /// With which code a run of an init container ends.
+    fn code_of_init(&self, pod: &Pod, container: &v1::Container, run: i32) -> i32 {
+        let fails = self.code_of_run(&pod.metadata.uid, &container.name, run) == self.fail_code;
+        if fails && self.failure_millionths > 0 { self.fail_code } else { 0 }
+    }
+}
+
+fn time(state: &Value, field: &str) -> Option<Timestamp> {
+    Timestamp::parse(state.str_at(&[field])?).ok()
+}
+
+fn ended(state: &Value) -> Option<Ended> {
+    let exit_code = state.get("exitCode").and_then(Value::as_i64).unwrap_or(0);
+    Some(Ended {
+        exit_code: i32::try_from(exit_code).unwrap_or(1),
+        started: time(state, "startedAt")?,
+        finished: time(state, "finishedAt")?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What the nodes of a fleet are like: a Node manifest whose gaps are filled, and whose name each node replaces.
+
+use api::core::v1::Node;
+use api::json::{ConvertError, Object, Value, from_value};
+use api::time::Timestamp;
+
+use crate::node_status;
+use crate::pod_addresses;
+
+/// Labels, taints, capacity and the like of nodes to be.
+#[derive(Debug, Clone)]
+pub struct Template {
+    document: Value,
+}
+
+/// Why a manifest cannot be a template.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It is something else.
+    #[error("a node template has the kind `Node`, not `{0}`")]
+    Kind(String),
+    /// A field of it cannot be read.
+    #[error("the node template cannot be read")]
+    Form(#[from] ConvertError),
+}
+
+impl Default for Template {
+    fn default() -> Self {
+        Template { document: Value::object() }
+    }
+}
+
+impl Template {
+    /// A template from a Node manifest, which may leave out everything.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn new(document: Value) -> Result<Self, TemplateError> {
+        let kind = document.str_at(&["kind"]).unwrap_or("Node");
+        if kind != "Node" {
+            return Err(TemplateError::Kind(kind.to_owned()));
+        }
+        // What the server would not read is not taken for absent.
+        from_value::<Node>(&document)?;
+        Ok(Template { document })
+    }
+
+    /// The node with this name and number, as it registers itself: ready, with the labels every node has.
+    #[must_use]
+    pub fn node(&self, name: &str, number: usize, port: u16, now: Timestamp) -> Value {
+        let mut node = self.document.clone();
+        let Some(fields) = node.as_object_mut() else { return node };
+        fields.insert("apiVersion", "v1");
+        fields.insert("kind", "Node");
+        let metadata = part(fields, "metadata");
+        metadata.insert("name", name);
+        let labels = part(metadata, "labels");
+        let defaults =
+            [("kubernetes.io/arch", architecture()), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")];
+        for (label, value) in defaults {
+            labels.get_or_insert(label, || value.into());
+        }
+        let status = part(fields, "status");
+        status.get_or_insert("capacity", default_capacity);
+        let capacity = status.get("capacity").cloned().unwrap_or_default();
+        status.get_or_insert("allocatable", || capacity);
+        let address = pod_addresses::of_node(number).to_string();
+        status.get_or_insert(
+            "addresses",
+            || api::json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]),
+        );
+        status.insert("conditions", node_status::conditions(&[], true, now));
+        status.insert("daemonEndpoints", api::json!({"kubeletEndpoint": {"Port": (i32::from(port))}}));
+        let info = part(status, "nodeInfo");
+        for (field, value) in node_info(name) {
+            info.get_or_insert(field, || value.into());
+        }
+        node
+    }
+}
+
+fn part<'o>(object: &'o mut Object, field: &str) -> &'o mut Object {
+    let value = object.get_or_insert(field, Value::object);
+    if value.as_object().is_none() {
+        *value = Value::object();
+    }
+    match value {
+        Value::Object(part) => part,
+        #[expect(clippy::unreachable, reason = "it was made an object above")]
+        _ => unreachable!(),
+    }
+}
+
+fn default_capacity() -> Value {
+    api::json!({"cpu": "8", "ephemeral-storage": "100Gi", "memory": "32Gi", "pods": "110"})
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// What a simulated node says about its machine; the same after every start.
+fn node_info(name: &str) -> [(&'static str, String); 10] {
+    [
+        ("machineID", name.to_owned()),
+        ("systemUUID", name.to_owned()),
+        ("bootID", name.to_owned()),
+        ("kernelVersion", "simulated".to_owned()),
+        ("osImage", "Celplane simulated node".to_owned()),
+        ("containerRuntimeVersion", "sim://1".to_owned()),
+        ("kubeletVersion", concat!("v1.38.0-alpha.0+celplane-", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("kubeProxyVersion", String::new()),
+        ("operatingSystem", "linux".to_owned()),
+        ("architecture", architecture().to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(template: &str) -> Value {
+        let document = api::json::parse(template.as_bytes()).unwrap();
+        Template::new(document).unwrap().node("n1", 4, 0, Timestamp { seconds: 0, nanos: 0 })
+    }
+
+    #[test]
+    fn gaps_are_filled_and_what_is_given_stays() {
+        let it = node(
+            r#"{"metadata": {"name": "other", "labels": {"zone": "a", "kubernetes.io/os": "windows"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {"capacity": {"cpu": "2"}}}"#,
+        );
+        assert_eq!(it.str_at(&["metadata", "name"]), Some("n1"));
+        assert_eq!(it.str_at(&["metadata", "labels", "kubernetes.io/hostname"]), Some("n1"));
+        assert_eq!(it.str_at(&["metadata", "labels", "kubernetes.io/os"]), Some("windows"));
+        assert_eq!(it.at(&["status", "allocatable"]), Some(&api::json!({"cpu": "2"})));
+        let view: Node = from_value(&it).unwrap();
+        assert_eq!(view.spec.taints.len(), 1);
+        assert_eq!(view.status.addresses[0].address, "10.64.0.5");
+        assert_eq!(view.status.conditions.last().unwrap().status, "True");
+    }
+
+    #[test]
+    fn what_is_no_node_is_refused() {
+        let refused = |text: &str| Template::new(api::json::parse(text.as_bytes()).unwrap()).unwrap_err().to_string();
+        assert_eq!(refused(r#"{"kind": "Pod"}"#), "a node template has the kind `Node`, not `Pod`");
+        assert_eq!(refused(r#"{"spec": {"taints": 3}}"#), "the node template cannot be read");
+    }
+}
