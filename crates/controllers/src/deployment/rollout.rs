@@ -111,7 +111,7 @@ impl Round<'_> {
         let mut old: Vec<Set> = self.sets.old.iter().filter(|set| !set.metadata().is_deleting()).cloned().collect();
         let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         // Stable: sets of one revision stay sorted by age.
-        old.sort_by_key(|set| sets::revision(set));
+        old.sort_by_key(sets::revision);
         for set in old.iter().take(surplus) {
             let metadata = set.metadata();
             let is_idle =
