@@ -17,6 +17,9 @@ use super::record::{Log, Recording};
 /// How many equal nodes there are.
 const NODES: usize = 5;
 
+/// What is published as `kube-root-ca.crt`.
+const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
 pub(crate) const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 pub(crate) const NODE: Resource = Resource::new("", "v1", "nodes", "Node");
 
@@ -69,6 +72,7 @@ impl Cluster {
             clients: Arc::new(move |name| connect(&server, &log, name)),
             controllers: vec!["*".to_owned()],
             features: api::features::Features::default(),
+            settings: controllers::settings::Settings { root_ca: ROOT_CA.to_owned(), ..Default::default() },
             runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown),
         };
         tokio::spawn(controllers::manager::run(options));

@@ -62,7 +62,8 @@ fn differ(at: &str, wanted: &Value, seen: &Value, differences: &mut Vec<String>)
     }
     match (wanted, seen) {
         (Value::Object(wanted), Value::Object(seen)) => {
-            let mut keys: Vec<&String> = wanted.keys().chain(seen.keys().filter(|key| !wanted.contains_key(*key))).collect();
+            let mut keys: Vec<&String> =
+                wanted.keys().chain(seen.keys().filter(|key| !wanted.contains_key(*key))).collect();
             keys.sort();
             for key in keys {
                 let at = format!("{at}.{key}");
@@ -104,7 +105,12 @@ pub(crate) fn events(expect: &Value, seen: &[Value]) -> Vec<String> {
         let message = text("message");
         let message = message.strip_prefix("(combined from similar events): ").unwrap_or(&message).to_owned();
         let who = text("controller");
-        let key = unnumbered(&Value::from(format!("{} {} {} {who}: {message}", text("type"), text("reason"), text("regarding"))));
+        let key = unnumbered(&Value::from(format!(
+            "{} {} {} {who}: {message}",
+            text("type"),
+            text("reason"),
+            text("regarding")
+        )));
         (!OTHERS.contains(&who.as_str())).then(|| key.as_str().unwrap().to_owned())
     };
     let set = |events: &[Value]| events.iter().filter_map(key).collect::<std::collections::BTreeSet<String>>();
@@ -149,5 +155,7 @@ pub(crate) fn writes(expect: &Value, seen: &[Value]) -> Vec<String> {
     let too_many = counts.iter().filter(|(key, count)| {
         **count > wanted.get(*key).copied().unwrap_or(0) && !is_elided.get(*key).copied().unwrap_or(false)
     });
-    too_many.map(|(key, count)| format!("{count} writes instead of {}: {key}", wanted.get(key).copied().unwrap_or(0))).collect()
+    too_many
+        .map(|(key, count)| format!("{count} writes instead of {}: {key}", wanted.get(key).copied().unwrap_or(0)))
+        .collect()
 }

@@ -118,7 +118,8 @@ impl Player<'_> {
         let mut text = text.replace("{ns}", &self.namespace);
         let writes = self.cluster.log.of(&self.namespace);
         let is_new = |write: &&super::record::Write| write.verb == "create" && write.code == 201;
-        let pods = writes.iter().filter(is_new).filter(|write| write.resource == "pods" && write.subresource.is_empty());
+        let pods =
+            writes.iter().filter(is_new).filter(|write| write.resource == "pods" && write.subresource.is_empty());
         for (number, pod) in pods.enumerate().collect::<Vec<_>>().into_iter().rev() {
             text = text.replace(&format!("{{pod{}}}", number + 1), &pod.name);
         }
@@ -175,7 +176,9 @@ impl Player<'_> {
         let mut objects = Vec::new();
         for kind in KINDS {
             let (root, plural) = kind.split_once('|').unwrap();
-            let Some(list) = self.get(&format!("{root}/namespaces/{}/{plural}", self.namespace)).await else { continue };
+            let Some(list) = self.get(&format!("{root}/namespaces/{}/{plural}", self.namespace)).await else {
+                continue;
+            };
             let list_kind = list["kind"].as_str().unwrap_or_default().trim_end_matches("List").to_owned();
             for mut object in list["items"].as_array().cloned().unwrap_or_default() {
                 object["kind"] = list_kind.as_str().into();

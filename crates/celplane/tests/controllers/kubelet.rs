@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use client::Client;
 use client::informer::{Change, Informer, Key};
 use client::objects::{Deletion, Patch, Selection};
-use client::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -42,12 +42,7 @@ struct Life {
 
 impl Kubelet {
     pub(crate) fn start(client: &Client, nodes: usize) -> Self {
-        let kubelet = Self {
-            client: client.clone(),
-            nodes,
-            order: Arc::default(),
-            stopped: Arc::default(),
-        };
+        let kubelet = Self { client: client.clone(), nodes, order: Arc::default(), stopped: Arc::default() };
         let pods = Informer::of_documents(client, PODS, Selection::default());
         let mut changes = pods.changes();
         let this = kubelet.clone();
@@ -119,7 +114,9 @@ impl Kubelet {
         if phase != "Running" {
             return;
         }
-        if !life.ends && let Some(seconds) = annotation("sim/run-seconds") {
+        if !life.ends
+            && let Some(seconds) = annotation("sim/run-seconds")
+        {
             life.ends = true;
             let mut code = annotation("sim/exit-code").map_or(0, |code| code.parse().unwrap());
             let index = annotation("batch.kubernetes.io/job-completion-index");
@@ -130,7 +127,9 @@ impl Kubelet {
             }
             self.end(key, pod, Duration::from_secs_f64(seconds.parse().unwrap()), code);
         }
-        if !life.exit_now && let Some(code) = annotation("sim/exit-now") {
+        if !life.exit_now
+            && let Some(code) = annotation("sim/exit-now")
+        {
             life.exit_now = true;
             self.end(key, pod, FLIP, code.parse().unwrap());
         }
@@ -171,11 +170,16 @@ impl Kubelet {
         let number: usize = node.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(self.nodes);
         let host = format!("192.168.0.{}", number + 1);
         let started = pod["status"]["startTime"].as_str().map_or_else(now, ToOwned::to_owned);
-        let containers: Vec<Value> = pod["spec"]["containers"].as_array().unwrap().iter().map(|container| {
-            json!({"name": container["name"], "state": {"running": {"startedAt": started}}, "lastState": {},
+        let containers: Vec<Value> = pod["spec"]["containers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|container| {
+                json!({"name": container["name"], "state": {"running": {"startedAt": started}}, "lastState": {},
                 "ready": is_ready, "restartCount": 0, "image": container["image"], "imageID": "sim",
                 "containerID": format!("sim://{uid}"), "started": is_ready})
-        }).collect();
+            })
+            .collect();
         let mut status = json!({"phase": "Running", "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip,
             "podIPs": [{"ip": ip}], "startTime": started, "containerStatuses": containers});
         status["conditions"] = conditions(if is_ready { "" } else { "ContainersNotReady" });

@@ -37,7 +37,8 @@ impl Mask {
                 hashes.push(hash.to_owned());
             }
             let owner = metadata["ownerReferences"][0]["kind"].as_str();
-            if write.resource == "jobs.batch" && owner == Some("CronJob")
+            if write.resource == "jobs.batch"
+                && owner == Some("CronJob")
                 && let Some((_, minute)) = name.rsplit_once('-')
                 && !minutes.iter().any(|it| it == minute)
             {
@@ -126,7 +127,8 @@ impl Mask {
     }
 
     pub(crate) fn write(&self, write: &Write) -> Value {
-        let mut value = json!({"controller": &*write.who, "verb": write.verb, "resource": write.resource, "name": write.name});
+        let mut value =
+            json!({"controller": &*write.who, "verb": write.verb, "resource": write.resource, "name": write.name});
         value["code"] = write.code.into();
         value["subresource"] = write.subresource.as_str().into();
         value["version"] = write.answer["metadata"]["resourceVersion"].clone();

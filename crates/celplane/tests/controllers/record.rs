@@ -47,7 +47,8 @@ impl Log {
 
     fn add(&self, write: Write) {
         // Events and leases come late and often, and nobody waits for them.
-        let counts = !matches!(write.resource.as_str(), "events" | "events.events.k8s.io" | "leases.coordination.k8s.io");
+        let counts =
+            !matches!(write.resource.as_str(), "events" | "events.events.k8s.io" | "leases.coordination.k8s.io");
         if counts {
             self.last.lock().unwrap().insert(write.namespace.clone(), Instant::now());
             self.writes.lock().unwrap().push(write);
