@@ -9,11 +9,11 @@
 //! - [`ownership`]: who controls what, adoption and release; [`pods`]: what all who own pods ask of them.
 //! - [`edit`], [`hash`]: small changes to whole documents, and short names for them.
 //! - [`manager`]: the list of controllers, and which of them run.
+//! - [`settings`]: what the manager's flags say.
 //!
-//! - [`settings`]: what the flags say.
+//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`].
 //!
-//! The workloads: [`deployment`], [`replicaset`], [`replicationcontroller`]. The house: [`garbage_collector`],
-//! [`namespace`], [`service_account`], [`root_ca_publisher`],
+//! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
 //! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
 

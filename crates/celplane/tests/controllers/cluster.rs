@@ -101,7 +101,8 @@ fn bind(client: &Client) {
     let client = client.clone();
     tokio::spawn(async move {
         let mut next = 0;
-        while let Some((key, change)) = changes.recv().await {
+        loop {
+            let (key, change) = changes.next().await;
             let _keep = &pods;
             let Change::Added(pod) = change else { continue };
             let is_bound = pod.str_at(&["spec", "nodeName"]).is_some();

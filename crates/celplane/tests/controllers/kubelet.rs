@@ -50,7 +50,8 @@ impl Kubelet {
             let _keep = pods;
             let mut lives: HashMap<String, Life> = HashMap::new();
             let mut starters: HashMap<String, mpsc::UnboundedSender<(Key, Value, Instant)>> = HashMap::new();
-            while let Some((key, change)) = changes.recv().await {
+            loop {
+                let (key, change) = changes.next().await;
                 let pod = from_value(change.newest());
                 let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
                 if matches!(change, Change::Deleted(_)) {
