@@ -69,3 +69,19 @@ async fn replay(files: &[&str]) {
 async fn recorded_workloads_agree() {
     replay(&["deployment", "replicaset", "replicationcontroller"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_housekeeping_agrees() {
+    replay(&[
+        "clusterrole-aggregation",
+        "disruption",
+        "endpointslice",
+        "ephemeral-volume",
+        "garbage-collector",
+        "namespace",
+        "pvc-pv-protection",
+        "serviceaccount",
+        "token-cleaner",
+    ])
+    .await;
+}
