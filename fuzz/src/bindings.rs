@@ -26,15 +26,15 @@ pub(crate) fn bindings(seed: u8) -> Bindings<'static> {
         .bind("ms", map(which(), text))
         .bind("dur", duration(which()))
         .bind("ts", timestamp(which()))
-        .bind("a", [Value::unknown("a"), Value::Null, list(2, text), map(3, int)][which()].clone());
+        .bind("a", [Value::unknown(0), Value::Null, list(2, text), map(3, int)][which()].clone());
     match which() {
         0 => all,
         1 => all.bind("b", true),
-        2 => all.bind("b", Value::unknown("b")),
+        2 => all.bind("b", Value::unknown(1)),
         _ => all
             .bind("b", false)
-            .bind("l", Value::list(vec![int(1), Value::unknown("l[1]")]))
-            .bind("ms", Value::unknown("ms")),
+            .bind("l", Value::list(vec![int(1), Value::unknown(2)]))
+            .bind("ms", Value::unknown(3)),
     }
 }
 

@@ -33,9 +33,9 @@ fn evaluate(case: &Case) -> Option<Evaluation> {
     let compiled = environment(case)?.compile(case.expression).ok()?;
     let mut verdict = verdict(compiled, &case.input)?;
     let first = match verdict() {
-        Verdict::True => true,
-        Verdict::False => false,
-        Verdict::CannotTell => return None,
+        Verdict::TRUE => true,
+        Verdict::FALSE => false,
+        _ => return None,
     };
     Some(Evaluation { verdict: first, batch: Box::new(move |count| (0..count).for_each(|_| _ = verdict())) })
 }

@@ -93,7 +93,7 @@ pub fn base(compatibility: Minor) -> Builder {
 
 fn library(name: &'static str, version: u32, overloads: &'static [Overload]) -> Library {
     let version = LibraryVersion(version);
-    Library { name, version, overloads, singletons: &[], types: Vec::new(), macros: &[], validators: &[] }
+    Library { name, version, overloads, singletons: &[], types: Vec::new(), macros: &[], validators: &[], partial: &[] }
 }
 
 const fn native(id: &'static str, signature: &'static str, price: Price, call: NativeFunction) -> Overload {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub use builder::{Builder, EnvError, Library};
 pub use container::Container;
 pub use function::{
-    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PlanTime, Prepare, Prepared,
-    PreparedCall, PreparedTest, Resolved, Singleton, TextTest,
+    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PartialFunction, PlanTime, Prepare,
+    Prepared, PreparedCall, PreparedTest, Resolved, Singleton, TextTest,
 };
 pub use provider::{FieldType, NoTypes, TypeProvider};
 

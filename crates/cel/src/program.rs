@@ -11,6 +11,7 @@ mod fold;
 mod machine;
 mod memory;
 mod node;
+mod partial;
 mod planner;
 mod sink;
 mod trace;
@@ -20,12 +21,15 @@ use std::fmt;
 pub use activation::{Activation, Bindings, Empty};
 use machine::{Machine, Slot};
 use node::{Kind, Node};
+pub use partial::Memory;
+use partial::Recall;
 pub use sink::{ListEvaluation, ListSink};
 use trace::NoTrace;
 pub use trace::{Step, Trace};
 
 use crate::checker::TypedAst;
 use crate::types::Type;
+pub use crate::value::Verdict;
 use crate::value::{EvalError, Value};
 
 /// An expression that is ready to run.
@@ -80,26 +84,31 @@ pub struct Evaluation<'a> {
     pub cost: u64,
 }
 
-/// The answer of a predicate on input that may be partly known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// True for every completion of the input.
-    True,
-    /// False for every completion of the input.
-    False,
-    /// Hangs on what is not known, is an error, or is no truth value.
-    CannotTell,
+impl Evaluation<'_> {
+    /// What a predicate comes to, for every completion of input that is partly known.
+    ///
+    /// An evaluation that was ended by a limit says nothing about that.
+    pub fn verdict(&self) -> Verdict {
+        verdict_of(&self.result)
+    }
 }
 
-impl Evaluation<'_> {
-    /// The answer of a predicate: an error, and everything that is not known, is [`Verdict::CannotTell`].
-    pub fn verdict(&self) -> Verdict {
-        match &self.result {
-            Ok(Value::Bool(true)) => Verdict::True,
-            Ok(Value::Bool(false)) => Verdict::False,
-            _ => Verdict::CannotTell,
-        }
+#[cold]
+fn verdict_of(result: &Result<Value<'_>, EvalError>) -> Verdict {
+    match result {
+        Ok(value) => value.verdict().shown(),
+        Err(fatal) if fatal.is_fatal() => Verdict::ANY,
+        Err(_) => Verdict::ERROR,
     }
+}
+
+/// How thorough an evaluation on partly known input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Bodies of loops that look at other elements, too, run on members only, not on candidates.
+    Quick,
+    /// Bodies of loops run on all that the list can have.
+    Full,
 }
 
 /// Programs with at most this many local variables need no memory from the heap to run.
@@ -135,6 +144,24 @@ impl Program {
         } else {
             self.with_slots(|slots| Machine::new(self, input, limits, slots, NoTrace).judge_root(&self.root))
         }
+    }
+
+    /// Evaluates within limits on input that is partly known, such as a [`Drawn`](crate::value::Drawn) list; remembers what bodies of
+    /// loops came to for its elements.
+    pub fn eval_partial<'a>(
+        &'a self,
+        input: &'a dyn Activation,
+        limits: Limits<'_>,
+        memory: &mut Memory,
+        effort: Effort,
+    ) -> Evaluation<'a> {
+        self.with_slots(|slots| {
+            let recall = Recall::new(std::mem::take(memory), effort == Effort::Quick, self.slot_count);
+            let mut machine = Machine::new(self, input, limits, slots, recall);
+            let evaluation = machine.evaluate(&self.root);
+            *memory = machine.into_tracer().memory;
+            evaluation
+        })
     }
 
     /// Evaluates within limits. A list that the expression makes goes to the sink, element by element, and is never in memory as a

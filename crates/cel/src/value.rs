@@ -5,6 +5,7 @@
 
 pub(crate) mod bounds;
 mod conversion;
+pub(crate) mod drawn;
 mod equality;
 mod error;
 pub mod host;
@@ -13,10 +14,13 @@ mod map;
 mod order;
 mod text;
 mod time;
+pub(crate) mod unknown;
+mod verdict;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use drawn::{Drawn, Member};
 pub use error::{ErrorKind, EvalError};
 pub use host::{HostData, HostList, HostMap, HostObject, HostValue, ListShape, MapShape};
 pub use list::List;
@@ -24,6 +28,8 @@ pub use map::{Key, Map};
 pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
 pub use text::{Bytes, Str, double_text, go_quote};
 pub use time::{Civil, Duration, Timestamp};
+pub use unknown::{Failing, Shape, Unknown};
+pub use verdict::Verdict;
 
 use crate::syntax::ast::Literal;
 use crate::types::Type;
@@ -64,44 +70,9 @@ pub enum Value<'a> {
     /// A value of a type that the host or a library defines.
     Opaque(Arc<dyn HostValue>),
     /// Not known (yet): the evaluation goes on and answers as far as the rest decides.
-    Unknown(Unknown),
+    Unknown(Unknown<'a>),
     /// A value that cannot be had, inside a container or an accumulator; reading it is an error.
     Error(EvalError),
-}
-
-/// What is not known.
-///
-/// Names the inputs that an answer would need. Two unknowns merge into one that names both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown(Arc<[Box<str>]>);
-
-impl Unknown {
-    /// An input that is not known, under the name it has for the user: `taint.value`.
-    pub fn new(name: &str) -> Self {
-        Unknown(Arc::new([name.into()]))
-    }
-
-    /// Something inside an operand that has no name.
-    pub fn anonymous() -> Self {
-        Unknown(Arc::new([]))
-    }
-
-    /// The names of the inputs that are not known, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(AsRef::as_ref)
-    }
-
-    /// What either of two is not known of.
-    #[must_use]
-    pub fn merge(self, other: &Unknown) -> Unknown {
-        if self == *other {
-            return self;
-        }
-        let mut names: Vec<Box<str>> = self.0.iter().chain(other.0.iter()).cloned().collect();
-        names.sort();
-        names.dedup();
-        Unknown(names.into())
-    }
 }
 
 impl<'a> Value<'a> {
@@ -125,11 +96,6 @@ impl<'a> Value<'a> {
     /// Fails where a key cannot be one, such as an unknown value.
     pub fn map(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Result<Self, EvalError> {
         Map::from_entries(entries).map(Value::Map)
-    }
-
-    /// An input that is not known, under the name it has for the user.
-    pub fn unknown(name: &str) -> Self {
-        Value::Unknown(Unknown::new(name))
     }
 
     /// A present optional.
@@ -274,7 +240,7 @@ impl<'a> Value<'a> {
             Value::Optional(value) => Value::Optional(value.map(|value| Arc::new(Value::clone(&value).into_owned()))),
             Value::Object(object) => Value::Map(Map::from_object(object)),
             Value::Opaque(opaque) => Value::Opaque(opaque),
-            Value::Unknown(unknown) => Value::Unknown(unknown),
+            Value::Unknown(unknown) => Value::Unknown(unknown.into_owned()),
             Value::Error(error) => Value::Error(error),
         }
     }
@@ -423,7 +389,13 @@ fn write_value<W: fmt::Write>(f: &mut Shown<'_, W>, value: &Value<'_>) -> fmt::R
         }
         Value::Object(object) => write!(f, "{object:?}"),
         Value::Opaque(opaque) => f.write_str(&opaque.text()),
-        Value::Unknown(unknown) => write!(f, "unknown({})", unknown.names().collect::<Vec<_>>().join(", ")),
+        Value::Unknown(unknown) => {
+            f.write_str("unknown(")?;
+            for (index, input) in unknown.inputs().enumerate() {
+                write!(f, "{}{input}", if index > 0 { ", " } else { "" })?;
+            }
+            f.write_str(")")
+        }
         Value::Error(error) => write!(f, "{error}"),
     }
 }

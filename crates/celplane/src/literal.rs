@@ -76,9 +76,9 @@ fn write_value(out: &mut String, value: &Value<'_>) {
         Value::Opaque(opaque) => write_call(out, opaque.type_of().name(), &opaque.text()),
         Value::Unknown(unknown) => {
             out.push_str("unknown: ");
-            for (index, name) in unknown.names().enumerate() {
+            for (index, input) in unknown.inputs().enumerate() {
                 separate(out, index);
-                out.push_str(name);
+                write_display(out, input);
             }
         }
         Value::Error(error) => write_display(out, format_args!("error: {error}")),

@@ -24,7 +24,7 @@ use client::objects::{Deletion, Patch};
 use client::{Client, Error, Informer, Informers, Queue, Resource};
 use tracing::warn;
 
-use self::graph::{FOREGROUND, Graph, Identity, ORPHAN, Work};
+use self::graph::{FOREGROUND, Graph, Identity, ORPHAN, Work, WrongNamespace};
 use self::verdict::{Dependents, Owner, Verdict, verdict};
 use crate::manager::Context;
 use crate::metadata;
@@ -218,7 +218,8 @@ impl Shared {
                 Work::Delete(uid) => queue.add(Task::Delete(uid)),
                 Work::DeleteLater(uid) => queue.add_rate_limited(Task::Delete(uid)),
                 Work::Orphan(uid) => queue.add(Task::Orphan(uid)),
-                Work::WrongNamespace { dependent, owner } => {
+                Work::WrongNamespace(wrong) => {
+                    let WrongNamespace { dependent, owner } = *wrong;
                     let message = format!("ownerRef {owner} does not exist in namespace \"{}\"", dependent.namespace);
                     let object = ObjectReference {
                         kind: dependent.kind,

@@ -11,7 +11,8 @@
 //! - [`manager`]: the list of controllers, and which of them run.
 //! - [`settings`]: what the manager's flags say.
 //!
-//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`].
+//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`daemonset`],
+//! [`node_lifecycle`], [`taint_eviction`].
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
@@ -20,6 +21,7 @@
 pub mod action;
 pub mod clusterrole_aggregation;
 mod conditions;
+pub mod daemonset;
 pub mod deployment;
 pub mod disruption;
 pub mod edit;
@@ -34,6 +36,7 @@ pub mod hash;
 pub mod manager;
 mod metadata;
 pub mod namespace;
+pub mod node_lifecycle;
 mod outcome;
 pub mod ownership;
 pub mod pod_garbage_collector;
@@ -45,5 +48,6 @@ pub mod root_ca_publisher;
 pub mod service_account;
 mod services;
 pub mod settings;
+pub mod taint_eviction;
 pub mod token_cleaner;
 pub mod volume_protection;

@@ -182,11 +182,13 @@ impl Watched {
     }
 }
 
+/// When a service was made, and when each of its pods became ready or unready.
+type Times = (Option<Timestamp>, HashMap<Text, Timestamp>);
+
 /// When the changes were made that one looks at.
 #[derive(Debug, Default)]
 pub(crate) struct TriggerTimes {
-    /// By service: when it was made, and when each pod became ready or unready.
-    known: HashMap<(Text, Text), (Option<Timestamp>, HashMap<Text, Timestamp>)>,
+    known: HashMap<(Text, Text), Times>,
 }
 
 impl TriggerTimes {

@@ -118,7 +118,7 @@ impl TolerationExpression {
     /// Whether the taint is tolerated. Remembered by what the expression reads of a taint; an error is no.
     pub fn matches(&self, taint: &toleration::Taint<'_>) -> bool {
         self.projection.with(taint, |projection| {
-            self.verdicts.get_or_insert(projection, || self.compiled.verdict(taint) == Verdict::True)
+            self.verdicts.get_or_insert(projection, || self.compiled.verdict(taint) == Verdict::TRUE)
         })
     }
 }
@@ -142,7 +142,7 @@ impl LabelExpression {
     pub fn matches(&self, labels: &Labels) -> bool {
         let evaluate = || {
             let node = node_affinity::Node { labels };
-            self.compiled.verdict(&node) == Verdict::True
+            self.compiled.verdict(&node) == Verdict::TRUE
         };
         self.projection.with(labels, |projection| match projection {
             Some(projection) => self.verdicts.get_or_insert(projection, evaluate),

@@ -175,7 +175,7 @@ impl Naive {
                 effect: &taint.effect,
                 time_added: taint.time_added.map(|time| cel::value::Timestamp::new(time.seconds, time.nanos).unwrap()),
             };
-            return self.features.cel && program.eval(&seen).verdict() == Verdict::True;
+            return self.features.cel && program.eval(&seen).verdict() == Verdict::TRUE;
         }
         let fits = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         if !fits(&toleration.key, &taint.key) || !fits(&toleration.effect, &taint.effect) {
@@ -238,7 +238,7 @@ impl Naive {
         let holds = |text: &api::json::Text| {
             let Ok(program) = self.affinity.compile(text) else { return false };
             let seen = node_affinity::Node { labels: &labels };
-            self.features.affinity_cel && program.eval(&seen).verdict() == Verdict::True
+            self.features.affinity_cel && program.eval(&seen).verdict() == Verdict::TRUE
         };
         !is_empty
             && term.match_expressions.iter().all(|it| self.requirement(it, node))

@@ -36,7 +36,7 @@ pub fn encode(value: &Value<'_>) -> Json {
         Value::Optional(Some(value)) => json!({ "optional": encode(value) }),
         Value::Object(_) => encode(&value.clone().into_owned()),
         Value::Opaque(opaque) => json!({ "opaque": { "type": opaque.type_of().name(), "text": opaque.text() } }),
-        Value::Unknown(unknown) => json!({ "unknown": unknown.names().collect::<Vec<_>>() }),
+        Value::Unknown(unknown) => json!({ "unknown": unknown.inputs().collect::<Vec<_>>() }),
         Value::Error(error) => json!({ "error": error.message() }),
     }
 }

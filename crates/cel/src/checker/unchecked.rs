@@ -124,7 +124,8 @@ impl<'a> Resolver<'a> {
         } else {
             arg_count
         };
-        let unknown = || Arc::new(Function { name: name.clone(), overloads: Vec::new(), singleton: None });
+        let unknown =
+            || Arc::new(Function { name: name.clone(), overloads: Vec::new(), singleton: None, partial: None });
         let function = qualified.or_else(|| find(name)).unwrap_or_else(unknown);
         let mut overloads = OverloadSet::default();
         for (index, overload) in function.overloads.iter().enumerate() {

@@ -6,7 +6,8 @@ use super::function::{Implementation, OVERLOADS_MAX, Resolved};
 use super::names::{NameMap, Roots};
 use super::well_known::WellKnown;
 use super::{
-    Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, Singleton, TypeProvider, Variable,
+    Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, PartialFunction, Singleton, TypeProvider,
+    Variable,
 };
 use crate::checker::Validator;
 use crate::cost::Price;
@@ -33,6 +34,8 @@ pub struct Library {
     pub macros: &'static [Macro],
     /// What it examines once an expression has checked.
     pub validators: &'static [Validator],
+    /// What can be said of its functions where operands are not known.
+    pub partial: &'static [(&'static str, PartialFunction)],
 }
 
 /// Why an environment cannot be built.
@@ -170,6 +173,11 @@ impl Builder {
                 Arc::make_mut(function).singleton = Some(*singleton);
             }
         }
+        for (name, partial) in library.partial {
+            if let Some(function) = Arc::make_mut(&mut self.inner.functions).get_mut(&Name::from_static(name)) {
+                Arc::make_mut(function).partial = Some(*partial);
+            }
+        }
         self
     }
 
@@ -199,8 +207,12 @@ impl Builder {
         self.inner.function_roots.insert(&name);
         let function = Arc::make_mut(&mut self.inner.functions)
             .entry(name.clone())
-            .or_insert_with(|| Arc::new(Function { name, overloads: Vec::new(), singleton: None }));
+            .or_insert_with(|| Arc::new(Function { name, overloads: Vec::new(), singleton: None, partial: None }));
         let function = Arc::make_mut(function);
+        if matches!(overload.implementation, Implementation::Closure(_)) {
+            // What a library says about its own code need not hold for the host's.
+            function.partial = None;
+        }
         if let Some(earlier) = function.overloads.iter_mut().find(|earlier| earlier.id == overload.id) {
             if earlier.signature == overload.signature {
                 *earlier = overload;

@@ -8,6 +8,12 @@ use crate::syntax::ast::Name;
 use crate::types::{Opaque, Signature, Type};
 use crate::value::{EvalError, Value};
 
+/// What a call comes to where some operands are [`Value::Unknown`], and none has failed: a value, or one that is not known, which
+/// must be right for every completion. Nothing where it cannot say more than that it can be anything.
+///
+/// How operands fail is none of its business, and those that can be a few values only come to it one by one.
+pub type PartialFunction = for<'v> fn(&[Value<'v>]) -> Option<Value<'v>>;
+
 /// The code of a function. Receives the operands, the receiver first.
 pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalError>;
 
@@ -193,6 +199,8 @@ pub struct Function {
     pub overloads: Vec<Resolved>,
     /// The implementation that all overloads share.
     pub singleton: Option<Singleton>,
+    /// What can be said where operands are not known.
+    pub partial: Option<PartialFunction>,
 }
 
 /// How many overloads a function can have: one bit each in a checked call.

@@ -17,5 +17,6 @@ pub fn bindings() -> Library {
         types: Vec::new(),
         macros: macros::BINDINGS,
         validators: &[],
+        partial: &[],
     }
 }

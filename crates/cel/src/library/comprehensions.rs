@@ -21,6 +21,7 @@ pub fn two_variable_comprehensions() -> Library {
         types: Vec::new(),
         macros: macros::TWO_VARIABLE,
         validators: &[],
+        partial: &[],
     }
 }
 

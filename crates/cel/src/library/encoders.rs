@@ -19,6 +19,7 @@ pub fn encoders() -> Library {
         types: Vec::new(),
         macros: &[],
         validators: &[],
+        partial: &[],
     }
 }
 

@@ -5,6 +5,8 @@
 //!
 //! Follows cel-go's `ext.Lists`, versions 0 to 3.
 
+mod partial;
+
 use super::price::{LIST_CREATION, result_size, size};
 use super::{int, list, native, shared, since, unexpected};
 use crate::cost::{CallEstimate, CallSite, Cost, Price, Size};
@@ -24,6 +26,7 @@ pub fn lists(version: u32) -> Library {
         types: Vec::new(),
         macros: if version >= 2 { macros::SORT_BY } else { &[] },
         validators: &[],
+        partial: partial::FUNCTIONS,
     }
 }
 

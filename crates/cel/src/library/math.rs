@@ -25,6 +25,7 @@ pub fn math(version: u32) -> Library {
         types: Vec::new(),
         macros: MACROS,
         validators: &[],
+        partial: &[],
     }
 }
 

@@ -25,6 +25,7 @@ pub fn optionals(version: u32) -> Library {
         // The first is `optMap`, the second `optFlatMap`.
         macros: if version >= 1 { macros::OPTIONAL } else { macros::OPTIONAL.get(..1).unwrap_or_default() },
         validators: &[],
+        partial: &[],
     }
 }
 

@@ -21,6 +21,7 @@ pub fn regex(version: u32) -> Library {
         types: Vec::new(),
         macros: &[],
         validators: &[],
+        partial: &[],
     }
 }
 

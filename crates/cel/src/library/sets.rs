@@ -7,7 +7,8 @@ use super::standard::contains;
 use super::{list, native};
 use crate::cost::{CallSite, Cost, Price};
 use crate::env::{Library, LibraryVersion, Overload};
-use crate::value::{EvalError, List, Value};
+use crate::value::drawn::Drawn;
+use crate::value::{EvalError, List, Value, Verdict};
 
 /// `sets.contains`, `sets.equivalent`, `sets.intersects`.
 pub fn sets() -> Library {
@@ -19,6 +20,11 @@ pub fn sets() -> Library {
         types: Vec::new(),
         macros: &[],
         validators: &[],
+        partial: &[
+            ("sets.contains", |operands| partial(operands, |a, b| has_all(a, b))),
+            ("sets.equivalent", |operands| partial(operands, |a, b| and(has_all(a, b), has_all(b, a)))),
+            ("sets.intersects", |operands| partial(operands, has_any)),
+        ],
     }
 }
 
@@ -83,6 +89,89 @@ fn intersects(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
     undecided.map_or(Ok(false), Err)
 }
 
+/// A list of which all is known, or a part.
+enum Known<'o, 'v> {
+    All(&'o List<'v>),
+    Part(&'o Drawn<'v>),
+}
+
+fn partial<'v>(
+    operands: &[Value<'v>],
+    decide: fn(&Known<'_, 'v>, &Known<'_, 'v>) -> Option<Verdict>,
+) -> Option<Value<'v>> {
+    let [a, b] = operands else { return None };
+    decide(&Known::of(a)?, &Known::of(b)?).map(Value::of_verdict)
+}
+
+impl<'o, 'v> Known<'o, 'v> {
+    fn of(operand: &'o Value<'v>) -> Option<Self> {
+        match operand {
+            Value::List(list) => Some(Known::All(list)),
+            Value::Unknown(unknown) => unknown.as_drawn().map(Known::Part),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a list has an element that equals this one.
+fn has<'v>(list: &Known<'_, 'v>, element: &Value<'v>) -> Verdict {
+    match (list, element) {
+        (Known::Part(list), element) => list.holds(element),
+        (Known::All(_), Value::Unknown(_)) => Verdict::TRUE | Verdict::FALSE | Verdict::FATAL,
+        (Known::All(list), element) => match contains(list, element) {
+            Ok(found) => Verdict::of(found),
+            Err(_) => Verdict::TRUE | Verdict::FALSE | Verdict::FATAL,
+        },
+    }
+}
+
+fn has_all<'v>(list: &Known<'_, 'v>, elements: &Known<'_, 'v>) -> Option<Verdict> {
+    match elements {
+        Known::All(elements) => {
+            let mut all = Some(Verdict::TRUE);
+            for element in elements.iter() {
+                all = and(all, Some(has(list, &element)));
+            }
+            all
+        }
+        Known::Part(elements) => elements.quantify(false, |_, element| Ok(has(list, &element.value))).ok(),
+    }
+}
+
+fn has_any<'v>(a: &Known<'_, 'v>, b: &Known<'_, 'v>) -> Option<Verdict> {
+    match a {
+        Known::All(elements) => {
+            let mut none = Verdict::FALSE;
+            for element in elements.iter() {
+                let found = has(b, &element);
+                if found == Verdict::TRUE && !none.can_end() {
+                    return Some(Verdict::TRUE);
+                }
+                let can_still_be_none = found.can_be(Verdict::FALSE);
+                none = (none | found.without(Verdict::FALSE)).without(if can_still_be_none {
+                    Verdict::NONE
+                } else {
+                    Verdict::FALSE
+                });
+            }
+            Some(none)
+        }
+        Known::Part(elements) => elements.quantify(true, |_, element| Ok(has(b, &element.value))).ok(),
+    }
+}
+
+/// Both hold.
+fn and(a: Option<Verdict>, b: Option<Verdict>) -> Option<Verdict> {
+    let (a, b) = (a?, b?);
+    let can_end = a.can_end() || b.can_end();
+    if !can_end && (a == Verdict::FALSE || b == Verdict::FALSE) {
+        return Some(Verdict::FALSE);
+    }
+    let both = a | b;
+    let is_possible = a.can_be(Verdict::TRUE) && b.can_be(Verdict::TRUE);
+    Some(if is_possible { both } else { both.without(Verdict::TRUE) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_matters_only_if_the_rest_does_not_decide() {
-        let unknown = Value::list(vec![Value::unknown("x"), Value::Int(1)]);
+        let unknown = Value::list(vec![Value::unknown(0), Value::Int(1)]);
         let Value::List(unknown) = unknown else { panic!() };
         let known = |numbers: &[i64]| match ints(numbers) {
             Value::List(list) => list,

@@ -10,6 +10,7 @@ mod conversion;
 mod logic;
 mod membership;
 mod order;
+mod partial;
 mod text;
 mod time;
 mod zone;
@@ -45,6 +46,7 @@ pub fn standard() -> Library {
         ],
         macros: macros::STANDARD,
         validators: &[],
+        partial: partial::FUNCTIONS,
     }
 }
 

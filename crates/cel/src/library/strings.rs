@@ -28,6 +28,7 @@ pub fn strings(version: u32) -> Library {
         singletons: &[],
         types: Vec::new(),
         macros: &[],
+        partial: &[],
         validators: match version {
             0 => &[],
             1..4 => LOCALIZED_FORMAT,

@@ -3,7 +3,7 @@
 use super::machine::{Evaluated, Machine, put};
 use super::node::{Attribute, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
-use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, Value};
+use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, Unknown, Value};
 
 /// What a value is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -195,9 +195,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             Base::Value(node) => self.eval(node)?,
             Base::Conditional(conditional) => self.resolve_conditional(conditional)?,
         };
-        if let Value::Error(error) = object {
-            return Err(error);
-        }
+        let object = match object {
+            Value::Error(error) => return Err(error),
+            Value::Unknown(unknown) if matches!(attribute.base, Base::Variable(_)) => self.as_seen_here(unknown),
+            object => object,
+        };
         if attribute.qualifiers.is_empty() { Ok(object) } else { self.qualify_all(object, attribute) }
     }
 
@@ -233,7 +235,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         match self.eval(&conditional.condition)? {
             Value::Bool(true) => self.resolve(&conditional.truthy),
             Value::Bool(false) => self.resolve(&conditional.falsy),
-            unknown @ Value::Unknown(_) => Ok(unknown),
+            Value::Unknown(unknown) => self.resolve_either(conditional, &unknown),
             _ => Err(EvalError::no_such_overload()),
         }
     }
@@ -272,7 +274,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             object = match found? {
                 Some(Value::Error(error)) => return Err(error),
-                Some(unknown @ Value::Unknown(_)) if tests_presence => return Ok(unknown),
+                Some(unknown @ Value::Unknown(_)) if tests_presence => {
+                    return Ok(if optional { unknown.blurred() } else { unknown });
+                }
                 Some(_) if tests_presence && !optional => Value::Bool(true),
                 None if tests_presence && !optional => Value::Bool(false),
                 Some(value) => value,
@@ -280,8 +284,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             };
         }
         match object {
-            unknown @ Value::Unknown(_) => Ok(unknown),
-            value if optional => Ok(Value::some(value)),
+            unknown @ Value::Unknown(_) if optional => Ok(unknown.blurred()),
+            value if optional && !matches!(value, Value::Unknown(_)) => Ok(Value::some(value)),
             value => Ok(value),
         }
     }
@@ -297,7 +301,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             QualifierKey::Attribute(attribute) => {
                 let key = self.resolve(attribute)?;
                 match key {
-                    Value::Unknown(_) => Ok(Some(key)),
+                    Value::Unknown(key) => self.look_up_keys(object, &key, ask),
                     Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
                         self.look_up(object, &key, ask)
                     }
@@ -305,6 +309,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 }
             }
         }
+    }
+
+    /// What lies under a key that is not known.
+    #[cold]
+    fn look_up_keys(&self, object: &Value<'a>, key: &Unknown<'a>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
+        Self::look_up_unknown(key, None, ask == Ask::Presence, |key| match key {
+            Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
+                self.look_up(object, key, ask)
+            }
+            _ => Err(EvalError::no_such_overload()),
+        })
     }
 
     fn look_up(&self, object: &Value<'a>, key: &Value<'_>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
@@ -322,7 +337,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                     found => Ok(found),
                 };
             }
-            Value::Unknown(_) => return Ok(Some(object.clone())),
+            Value::Unknown(unknown) => {
+                let index = index_of(key).ok().and_then(|index| usize::try_from(index).ok());
+                return Self::look_up_unknown(unknown, index, ask == Ask::Presence, |object| {
+                    self.look_up(object, key, ask)
+                });
+            }
             Value::Error(error) => return Err(error.clone()),
             Value::Optional(_) if ask != Ask::Value => return Ok(None),
             _ if ask != Ask::Value && !self.program.error_on_bad_presence_test => return Ok(None),

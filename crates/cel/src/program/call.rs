@@ -119,7 +119,6 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         for (index, (operand, node)) in operands.iter_mut().zip(nodes).enumerate() {
             match as_operand(self.eval(node))? {
                 Value::Error(error) if index < last => return Ok(Some(Err(error))),
-                unknown @ Value::Unknown(_) if index < last => return Ok(Some(Ok(unknown))),
                 value => *operand = value,
             }
         }
@@ -148,16 +147,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     #[cold]
     fn finish_failed_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
-        let result = match operands.iter().find(|operand| is_failed(operand)) {
-            Some(Value::Error(error)) => Err(error.clone()),
-            Some(unknown) => Ok(unknown.clone()),
-            None => Ok(Value::Null),
-        };
+        // What has failed, has failed in every completion of what is not known.
+        let error = operands.iter().find_map(|operand| match operand {
+            Value::Error(error) => Some(error.clone()),
+            _ => None,
+        });
+        let Some(error) = error else { return self.call_unknown(call, operands) };
         if call.price.fails_on(operands) {
             return Err(aborted());
         }
-        self.charge(call.price.actual(operands, result.as_ref()))?;
-        result
+        self.charge(call.price.actual(operands, Err(&error)))?;
+        Err(error)
     }
 
     #[inline(always)]
@@ -196,11 +196,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         let is_opaque = matches!(left, Value::Opaque(_)) && !negated;
         self.charge(if is_opaque { 1 } else { equality_cost(left, right) })?;
         for operand in [left, right] {
-            match operand {
-                Value::Error(error) => return Err(error.clone()),
-                Value::Unknown(_) => return Ok(operand.clone().into()),
-                _ => {}
+            if let Value::Error(error) = operand {
+                return Err(error.clone());
             }
+        }
+        if matches!(left, Value::Unknown(_)) || matches!(right, Value::Unknown(_)) {
+            return self.test_unknown_equality(left, right, negated);
         }
         match left.equals(right) {
             Ok(equal) => Ok(Tested::Is(equal != negated)),
@@ -257,7 +258,7 @@ fn text_comparison_cost(left: &Str<'_>, right: &Str<'_>) -> u64 {
 }
 
 #[cold]
-fn aborted() -> EvalError {
+pub(super) fn aborted() -> EvalError {
     EvalError::new(ErrorKind::Aborted, "internal error: a failed operand has no size")
 }
 
@@ -268,8 +269,8 @@ fn is_failed(operand: &Value<'_>) -> bool {
 
 /// An answer that hangs on something unknown inside an operand is itself unknown.
 #[cold]
-fn undetermined_is_unknown(error: EvalError) -> Evaluated<'static> {
-    if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(Unknown::anonymous())) } else { Err(error) }
+pub(super) fn undetermined_is_unknown(error: EvalError) -> Evaluated<'static> {
+    if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(Unknown::anything())) } else { Err(error) }
 }
 
 /// A failed operand becomes a value, so that the others are still evaluated; only a fatal error ends it all.

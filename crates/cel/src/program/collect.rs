@@ -9,9 +9,10 @@ use std::ops::ControlFlow;
 use super::fold::{Round, or_error, undecided};
 use super::machine::{Evaluated, Machine, Slot, Tested};
 use super::node::{Collect, Kind, Node};
+use super::partial::{closed_range, note_failure};
 use super::sink::ListSink;
 use super::trace::Tracer;
-use crate::value::{EvalError, List, Value};
+use crate::value::{EvalError, List, Unknown, Value};
 
 /// For how many elements a list has room at first.
 const FIRST_ELEMENTS: usize = 4;
@@ -108,7 +109,7 @@ impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for Collect
                 Ok(Tested::Is(true)) => {}
                 Ok(Tested::Is(false)) => return Ok(ControlFlow::Continue(())),
                 other => {
-                    self.failed = Some(Box::new(undecided(other)?));
+                    note_failure(&mut self.failed, undecided(other)?);
                     return Ok(ControlFlow::Continue(()));
                 }
             }
@@ -159,11 +160,37 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     fn collect<G: Gather<'a>>(&mut self, it: &'a Collect, gather: &mut G) -> Result<Failed<'a>, EvalError> {
         let mut range = Value::Null;
         self.eval_into(&it.range, &mut range)?;
-        if matches!(range, Value::Unknown(_)) {
-            return Ok(Some(Box::new(range)));
+        match closed_range(range) {
+            Value::Unknown(unknown) => {
+                // A sink takes no list that comes as a value.
+                let collected = match gather.sink() {
+                    None => self.collect_unknown(it, &unknown)?,
+                    Some(_) => Value::Unknown(Unknown::anything()).after(&unknown),
+                };
+                Ok(Some(Box::new(collected)))
+            }
+            range => self.collect_over(it, &range, gather),
         }
+    }
+
+    /// The list that comes from a range that is known.
+    pub(super) fn collect_from(&mut self, it: &'a Collect, range: &Value<'a>) -> Evaluated<'a> {
+        let mut elements = Elements(Vec::new());
+        Ok(match self.collect_over(it, range, &mut elements)? {
+            Some(unknown) => *unknown,
+            None => Value::list(elements.0),
+        })
+    }
+
+    #[inline(always)]
+    fn collect_over<G: Gather<'a>>(
+        &mut self,
+        it: &'a Collect,
+        range: &Value<'a>,
+        gather: &mut G,
+    ) -> Result<Failed<'a>, EvalError> {
         let mut round = CollectRound { it, gather, failed: None };
-        self.for_each_round(&range, (it.variable, it.second_variable), &mut round)?;
+        self.for_each_round(range, (it.variable, it.second_variable), &mut round)?;
         let failed = round.failed;
         self.charge(1)?;
         match failed {
@@ -186,7 +213,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         // What `filter` adds is the variable itself, which nobody needs any more in this round.
         if it.adds_variable && !T::ENABLED && self.try_charge(it.list_cost.saturating_add(3)) {
             match self.slots.get_mut(it.variable) {
-                Some(Slot::Set(value @ (Value::Error(_) | Value::Unknown(_)))) => fail(failed, value.clone()),
+                Some(Slot::Set(value @ (Value::Error(_) | Value::Unknown(_)))) => note_failure(failed, value.clone()),
                 Some(Slot::Set(value)) => gather.add_from(value),
                 _ => gather.add(Value::Null),
             }
@@ -198,15 +225,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         {
             match self.list(inner, sink) {
                 Ok(None) => {}
-                Ok(Some(unknown)) => fail(failed, *unknown),
-                Err(error) => fail(failed, or_error(Err(error))?),
+                Ok(Some(unknown)) => note_failure(failed, *unknown),
+                Err(error) => note_failure(failed, or_error(Err(error))?),
             }
             return self.charge_both(it.list_cost, 1);
         }
         let element = or_error(self.eval_element_of(it))?;
         self.charge_both(it.list_cost, 1)?;
         match element {
-            Value::Error(_) | Value::Unknown(_) => fail(failed, element),
+            Value::Error(_) | Value::Unknown(_) => note_failure(failed, element),
             element => gather.add(element),
         }
         Ok(())
@@ -245,10 +272,4 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.record_list(&it.list, it.list_cost, &single);
         result
     }
-}
-
-/// The first failure counts.
-#[cold]
-fn fail<'a>(failed: &mut Failed<'a>, why: Value<'a>) {
-    failed.get_or_insert_with(|| Box::new(why));
 }

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use super::machine::{Evaluated, LIST_COST, Machine, Tested, Undecided};
 use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
+use super::partial::closed_range;
 use super::trace::Tracer;
-use crate::value::{EvalError, List, Value};
+use crate::value::{EvalError, List, Unknown, Value};
 
 /// What a loop does for each element, once its variables are set.
 pub(super) trait Round<M> {
@@ -23,8 +24,8 @@ impl<M, F: FnMut(&mut M) -> Result<ControlFlow<()>, EvalError>> Round<M> for F {
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
     pub(super) fn eval_fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
-        let range = match self.eval(&fold.range)? {
-            unknown @ Value::Unknown(_) => return Ok(unknown),
+        let range = match closed_range(self.eval(&fold.range)?) {
+            Value::Unknown(unknown) => return self.fold_unknown(fold, &unknown),
             range => range,
         };
         match &fold.init {
@@ -40,10 +41,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// accumulator, negates it for `exists`, and tests it; then reads it again; the result reads it a last time.
     #[inline(never)]
     pub(super) fn test_quantifier(&mut self, it: &'a Quantifier) -> Result<Tested<'a>, EvalError> {
-        let range = match self.eval(&it.range)? {
-            unknown @ Value::Unknown(_) => return Ok(unknown.into()),
-            range => range,
-        };
+        match closed_range(self.eval(&it.range)?) {
+            Value::Unknown(unknown) => self.test_unknown_quantifier(it, &unknown),
+            range => self.quantify(it, &range),
+        }
+    }
+
+    /// The same over a range that is known.
+    #[inline(always)]
+    pub(super) fn quantify(&mut self, it: &'a Quantifier, range: &Value<'a>) -> Result<Tested<'a>, EvalError> {
         let mut is_decided = false;
         let mut undecided = Undecided::default();
         let mut round = |machine: &mut Self| {
@@ -55,13 +61,13 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             machine.charge_each(asking.saturating_add(1))?;
             match machine.test(&it.predicate) {
                 Ok(Tested::Is(truth)) => is_decided = truth == it.decisive,
-                other => undecided.add(other)?,
+                other => undecided.add(other, it.decisive)?,
             }
             Ok(ControlFlow::Continue(()))
         };
-        self.for_each_round(&range, (it.variable, it.second_variable), &mut round)?;
+        self.for_each_round(range, (it.variable, it.second_variable), &mut round)?;
         self.charge(1)?;
-        if is_decided { Ok(Tested::Is(it.decisive)) } else { undecided.or_else(!it.decisive) }
+        if is_decided { undecided.decided(it.decisive) } else { undecided.or_else(!it.decisive) }
     }
 
     /// Sets the variables for each element of a list or map and runs the round, until told to stop.
@@ -73,6 +79,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         round: &mut impl Round<Self>,
     ) -> Result<(), EvalError> {
         let mut outcome = Ok(());
+        if let Some(recall) = self.tracer().recall() {
+            recall.bind(variable, None);
+            if let Some(second) = second {
+                recall.bind(second, None);
+            }
+        }
         match (range, second) {
             (Value::List(List::Shaped(data, shape)), None) => {
                 let mut index = 0_usize;
@@ -137,7 +149,13 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 Ok(Tested::Is(true)) => self.append(fold.accumulator, list)?,
                 Ok(Tested::Is(false)) => {}
                 other => {
-                    let value = undecided(other)?;
+                    let value = match (undecided(other)?, self.take_slot(fold.accumulator)) {
+                        (_, Some(error @ Value::Error(_))) => error,
+                        (Value::Unknown(why), Some(Value::Unknown(earlier))) => {
+                            Value::Unknown(earlier.blurred()).after(&why)
+                        }
+                        (why, _) => why,
+                    };
                     self.set_slot(fold.accumulator, value);
                 }
             },
@@ -166,8 +184,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         };
         self.charge(1)?;
         let sum = match (self.take_slot(accumulator), more) {
-            (Some(failed @ (Value::Error(_) | Value::Unknown(_))), _) => failed,
-            (_, failed @ (Value::Error(_) | Value::Unknown(_))) => failed,
+            (Some(error @ Value::Error(_)), _) | (_, error @ Value::Error(_)) => error,
+            (Some(Value::Unknown(elements)), Value::Unknown(more)) => Value::Unknown(elements.blurred()).after(&more),
+            (Some(unknown @ Value::Unknown(_)), _) | (_, unknown @ Value::Unknown(_)) => unknown.blurred(),
             (Some(Value::List(elements)), value) if single.is_some() => Value::List(elements.push(value)),
             (Some(Value::List(elements)), Value::List(more)) => Value::List(Self::concat(elements, &more)),
             _ => Value::Error(EvalError::no_such_overload()),
@@ -189,7 +208,7 @@ pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
 #[cold]
 pub(super) fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
     match condition.map(Value::from) {
-        Ok(unknown @ Value::Unknown(_)) => Ok(unknown),
+        Ok(Value::Unknown(unknown)) => Ok(Value::Unknown(Unknown::anything()).after(&unknown)),
         Ok(_) => Ok(Value::Error(EvalError::no_such_overload())),
         Err(error) => or_error(Err(error)),
     }

@@ -6,7 +6,7 @@ use std::mem;
 
 use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
-use super::{Activation, Evaluation, Limits, Program, Verdict};
+use super::{Activation, Evaluation, Limits, Program, Verdict, partial};
 use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
 
@@ -85,6 +85,12 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
 
     pub(super) fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Who listens, or remembers.
+    #[inline(always)]
+    pub(super) fn tracer(&mut self) -> &mut T {
+        &mut self.tracer
     }
 
     pub(super) fn into_tracer(self) -> T {
@@ -260,9 +266,9 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(always)]
     pub(super) fn judge_root(&mut self, node: &'a Node) -> Verdict {
         match self.test(node) {
-            Ok(Tested::Is(true)) => Verdict::True,
-            Ok(Tested::Is(false)) => Verdict::False,
-            _ => Verdict::CannotTell,
+            Ok(Tested::Is(true)) => Verdict::TRUE,
+            Ok(Tested::Is(false)) => Verdict::FALSE,
+            other => super::verdict_of(&other.map(Value::from)),
         }
     }
 
@@ -305,9 +311,9 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         let mut undecided = Undecided::default();
         for term in terms {
             match self.test(term) {
-                Ok(Tested::Is(truth)) if truth == decisive => return Ok(Tested::Is(decisive)),
+                Ok(Tested::Is(truth)) if truth == decisive => return undecided.decided(decisive),
                 Ok(Tested::Is(_)) => {}
-                other => undecided.add(other)?,
+                other => undecided.add(other, decisive)?,
             }
         }
         undecided.or_else(!decisive)
@@ -317,6 +323,12 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     fn eval_not_strictly_false(&mut self, operand: &'a Node) -> Evaluated<'a> {
         let truth = match self.eval(operand) {
             Ok(Value::Bool(truth)) => truth,
+            Ok(Value::Unknown(unknown)) => {
+                let verdict = unknown.verdict().as_operand();
+                let truths = if verdict == Verdict::FALSE { Verdict::NONE } else { Verdict::TRUE };
+                self.charge(1)?;
+                return Ok(Value::of_verdict(verdict.without(Verdict::ERROR) | truths));
+            }
             Err(fatal) if fatal.is_fatal() => return Err(fatal),
             _ => true,
         };
@@ -327,27 +339,15 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(never)]
     fn eval_member(&mut self, member: &'a Member) -> Evaluated<'a> {
         match self.eval(&member.operand)? {
-            unknown @ Value::Unknown(_) => Ok(unknown),
-            Value::Double(number) if number.is_nan() => Ok(Value::Bool(false)),
-            Value::String(text) => {
-                let found = member.set.binary_search_by(|candidate| match candidate.value() {
-                    Value::String(candidate) => candidate.as_str().cmp(&text),
-                    _ => std::cmp::Ordering::Less,
-                });
-                Ok(Value::Bool(found.is_ok()))
-            }
-            Value::Opaque(opaque) if opaque.is_hashable() => Ok(Value::Bool(false)),
-            Value::Bytes(_) | Value::Opaque(_) => {
-                Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
-            }
-            other => Ok(Value::Bool(Key::new(other).is_ok_and(|key| member.set.contains(&key)))),
+            Value::Unknown(unknown) => self.test_unknown_member(member, &unknown, is_member),
+            operand => is_member(member, operand).map(Value::Bool),
         }
     }
 
     #[inline(never)]
     fn eval_optional_or(&mut self, operands: &'a (Node, Node), unwrap: bool) -> Evaluated<'a> {
         match self.eval(&operands.0)? {
-            unknown @ Value::Unknown(_) => Ok(unknown),
+            Value::Unknown(unknown) => Ok(Value::Unknown(Unknown::anything()).after(&unknown)),
             Value::Optional(Some(value)) if unwrap => Ok(Value::clone(&value)),
             present @ Value::Optional(Some(_)) => Ok(present),
             Value::Optional(None) => self.eval(&operands.1),
@@ -363,7 +363,8 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         describe: impl FnOnce(&Value<'a>) -> String,
     ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
         let value = match self.eval(value) {
-            Ok(unknown @ Value::Unknown(_)) => return Err(Ok(unknown)),
+            // What the whole is, is not known either.
+            Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(Unknown::anything()).after(&unknown))),
             Ok(value) => value,
             Err(error) => return Err(Err(error)),
         };
@@ -418,7 +419,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         let mut map = std::collections::BTreeMap::new();
         for entry in entries {
             let key = match self.eval(&entry.key) {
-                Ok(unknown @ Value::Unknown(_)) => return Err(Ok(unknown)),
+                Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(Unknown::anything()).after(&unknown))),
                 Ok(key) => key,
                 Err(error) => return Err(Err(error)),
             };
@@ -461,24 +462,38 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 }
 
+/// Whether a value that is known is one of some constants.
+fn is_member<'a>(member: &'a Member, operand: Value<'a>) -> Result<bool, EvalError> {
+    match operand {
+        Value::Double(number) if number.is_nan() => Ok(false),
+        Value::String(text) => {
+            let found = member.set.binary_search_by(|candidate| match candidate.value() {
+                Value::String(candidate) => candidate.as_str().cmp(&text),
+                _ => std::cmp::Ordering::Less,
+            });
+            Ok(found.is_ok())
+        }
+        Value::Opaque(opaque) if opaque.is_hashable() => Ok(false),
+        Value::Bytes(_) | Value::Opaque(_) => {
+            Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
+        }
+        other => Ok(Key::new(other).is_ok_and(|key| member.set.contains(&key))),
+    }
+}
+
 /// What kept the operands of `&&` or `||` from deciding.
 #[derive(Default)]
-pub(super) struct Undecided {
-    unknown: Option<Unknown>,
+pub(super) struct Undecided<'a> {
+    unknown: Option<Box<partial::Logic<'a>>>,
     error: Option<EvalError>,
 }
 
-impl Undecided {
+impl<'a> Undecided<'a> {
     /// Takes note of an operand that is no truth value; only a fatal error goes through.
     #[cold]
-    pub(super) fn add(&mut self, operand: Result<Tested<'_>, EvalError>) -> Result<(), EvalError> {
+    pub(super) fn add(&mut self, operand: Result<Tested<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {
         match operand.map(Value::from) {
-            Ok(Value::Unknown(more)) => {
-                self.unknown = Some(match self.unknown.take() {
-                    Some(unknown) => unknown.merge(&more),
-                    None => more,
-                });
-            }
+            Ok(Value::Unknown(unknown)) => self.unknown.get_or_insert_default().add(unknown, decisive),
             Ok(_) => {
                 self.error.get_or_insert_with(EvalError::no_such_overload);
             }
@@ -490,11 +505,20 @@ impl Undecided {
         Ok(())
     }
 
-    /// The outcome where no operand decided: what is not known weighs more than an error, and the first error counts.
+    /// The outcome where an operand decided.
+    #[inline(always)]
+    pub(super) fn decided(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+        match self.unknown {
+            None => Ok(Tested::Is(truth)),
+            Some(unknown) => Ok(unknown.decided(truth)),
+        }
+    }
+
+    /// The outcome where no operand decided: the first error counts, if there is one in any case.
     #[inline]
-    pub(super) fn or_else<'a>(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
         match (self.unknown, self.error) {
-            (Some(unknown), _) => Ok(Tested::Other(Box::new(Value::Unknown(unknown)))),
+            (Some(unknown), error) => Ok(unknown.or_else(truth, error.is_some())),
             (None, Some(error)) => Err(error),
             (None, None) => Ok(Tested::Is(truth)),
         }

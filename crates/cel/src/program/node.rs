@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::checker::OverloadSet;
 use crate::cost::Price;
-use crate::env::{Function, NativeFunction, PreparedCall, PreparedTest, Singleton, TextTest, TypeProvider};
+use crate::env::{
+    Function, NativeFunction, PartialFunction, PreparedCall, PreparedTest, Singleton, TextTest, TypeProvider,
+};
 use crate::syntax::ast::{ExprId, Name};
 use crate::value::{EvalError, Key, Str, Value};
 
@@ -207,6 +209,8 @@ pub(super) struct CallNode {
     pub(super) stops_early: bool,
     /// What the call comes to where its first operand is text and the others are constant.
     pub(super) question: Option<Question>,
+    /// What can be said where an operand is not known.
+    pub(super) partial: Option<PartialFunction>,
 }
 
 /// A question about a text.
@@ -341,6 +345,8 @@ pub(super) struct Fold {
     pub(super) condition: FoldCondition,
     pub(super) step: FoldStep,
     pub(super) result: Node,
+    /// It counts the elements for which a condition holds, and asks whether there is one.
+    pub(super) counts: bool,
 }
 
 /// How long a loop goes on.

@@ -3,23 +3,24 @@
 //! Computes what is constant where cel-go does, because that shows in costs and in errors of planning; prepares the rest where
 //! that shows in nothing but time.
 
+mod comprehension;
+mod operator;
+
 use std::sync::Arc;
 
+use self::operator::{into_qualified, plan_builtin, plan_index};
 use super::call;
-use super::machine::LIST_COST;
 use super::node::{
-    Attribute, Base, CallNode, Code, Collect, Computed, Conditional, Element, Entry, Equality, EqualityText, Fold,
-    FoldCondition, FoldStep, Kind, Member, Node, QualifierKey, Quantifier, Question, QuestionTest, StructNode, Way,
+    Attribute, Base, CallNode, Code, Computed, Element, Entry, Kind, Node, QualifierKey, Question, QuestionTest,
+    StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
 use crate::cost::{Price, traversal_cost};
 use crate::env::{Function, Implementation, PlanTime, PreparedCall, Resolved, Singleton};
-use crate::syntax::ast::{
-    Comprehension, ExprId, ExprKind, ListElement, Literal, MapEntry, Name, StructField, operator,
-};
+use crate::syntax::ast::{self, ExprId, ExprKind, ListElement, MapEntry, Name, StructField};
 use crate::types::Type;
-use crate::value::{EvalError, Key, List, Value};
+use crate::value::{EvalError, Value};
 
 pub(super) fn plan(typed: &TypedAst) -> Result<Program, PlanError> {
     let mut planner = Planner { typed, scopes: Vec::new(), slot_count: 0, lazies: Vec::new() };
@@ -77,15 +78,7 @@ impl<'t> Planner<'t> {
             ExprKind::List(elements) => self.plan_list(elements)?,
             ExprKind::Map(entries) => self.plan_map(entries)?,
             ExprKind::Struct { type_name, fields } => self.plan_struct(id, type_name, fields)?,
-            ExprKind::Comprehension(it) => {
-                if let Some((decisive, predicate)) = self.quantified(it) {
-                    self.plan_quantifier(it, decisive, predicate)?
-                } else if let Some((condition, list)) = self.collected(it) {
-                    self.plan_collect(it, condition, list)?
-                } else {
-                    Kind::Fold(Box::new(self.plan_fold(it)?))
-                }
-            }
+            ExprKind::Comprehension(it) => self.plan_comprehension(it)?,
         };
         Ok(Node { id, kind })
     }
@@ -192,7 +185,8 @@ impl<'t> Planner<'t> {
         }
         let name = function.name.clone();
         let question = question(&code, function.singleton, price, &operands);
-        let call = CallNode { name, code, operands: operands.into(), price, stops_early, question };
+        let partial = function.partial;
+        let call = CallNode { name, code, operands: operands.into(), price, stops_early, question, partial };
         Ok(Node { id, kind: Kind::Call(Box::new(call)) })
     }
 
@@ -269,184 +263,6 @@ impl<'t> Planner<'t> {
         Ok(Kind::Struct(Box::new(StructNode { type_name, fields: planned.into(), provider })))
     }
 
-    fn plan_fold(&mut self, it: &'t Comprehension) -> Result<Fold, PlanError> {
-        let range = self.plan(it.range)?;
-        let init = self.plan(it.init)?;
-        // INVARIANT: slots are never reused, because a lazy accumulator may be computed inside any later loop.
-        let accumulator = self.new_slot();
-        let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
-        let (init, local) = match init.kind {
-            Kind::Constant(value) => (Some(value), Local::Slot(accumulator)),
-            _ => {
-                self.lazies.push(init);
-                (None, Local::Lazy { slot: accumulator, init: self.lazies.len().saturating_sub(1) })
-            }
-        };
-        let depth = self.scopes.len();
-        self.scopes.push((&it.accumulator, local));
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
-        }
-        let condition = match self.plan(it.condition)? {
-            condition if matches!(condition.constant(), Some(Value::Bool(true))) => FoldCondition::Always,
-            condition => FoldCondition::While(condition),
-        };
-        let step = match &init {
-            Some(Value::List(_)) => self.plan_list_step(it)?,
-            _ => FoldStep::Assign(self.plan(it.step)?),
-        };
-        self.scopes.truncate(depth.saturating_add(1));
-        let result = self.plan(it.result)?;
-        self.scopes.truncate(depth);
-        Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result })
-    }
-
-    fn plan_quantifier(&mut self, it: &'t Comprehension, decisive: bool, predicate: ExprId) -> Result<Kind, PlanError> {
-        let range = self.plan(it.range)?;
-        let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
-        let depth = self.scopes.len();
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
-        }
-        let predicate = self.plan(predicate)?;
-        self.scopes.truncate(depth);
-        let quantifier = Quantifier { range, variable, second_variable, decisive, predicate };
-        Ok(Kind::Quantifier(Box::new(quantifier)))
-    }
-
-    fn plan_collect(
-        &mut self,
-        it: &'t Comprehension,
-        condition: Option<ExprId>,
-        list: ExprId,
-    ) -> Result<Kind, PlanError> {
-        let range = self.plan(it.range)?;
-        let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
-        let depth = self.scopes.len();
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
-        }
-        let condition = condition.map(|condition| self.plan(condition)).transpose()?;
-        let mut list = self.plan(list)?;
-        let mut list_cost = LIST_COST;
-        if let Some(Value::List(constant)) = list.constant() {
-            // What is constant costs nothing.
-            list_cost = 0;
-            let element = Node { id: list.id, kind: Kind::Constant(constant.get(0).unwrap_or(Value::Null)) };
-            list.kind = Kind::List([Element { value: element, optional: false }].into());
-        }
-        self.scopes.truncate(depth);
-        let mut collect =
-            Collect { range, variable, second_variable, condition, list, list_cost, adds_variable: false };
-        collect.adds_variable = matches!(collect.element(), Some(Node { kind: Kind::Attribute(element), .. })
-            if matches!(**element, Attribute { way: Way::Local, base: Base::Local(slot), .. } if slot == variable));
-        Ok(Kind::Collect(Box::new(collect)))
-    }
-
-    /// Recognizes `map` and `filter`: a loop that adds one element at a time to a list which nothing else sees. Answers the condition
-    /// and the list of that element.
-    fn collected(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
-        let ast = &self.typed.ast;
-        let (ExprKind::List(first), ExprKind::Literal(Literal::Bool(true))) =
-            (&ast[it.init].kind, &ast[it.condition].kind)
-        else {
-            return None;
-        };
-        if !first.is_empty() || !self.is_ident(it.result, &it.accumulator) {
-            return None;
-        }
-        let (condition, list) = self.appended_if(it)?;
-        let ExprKind::List(elements) = &ast[list].kind else { return None };
-        let [ListElement { value, optional: false }] = elements.as_slice() else { return None };
-        let is_seen =
-            self.reads(*value, &it.accumulator) || condition.is_some_and(|it_too| self.reads(it_too, &it.accumulator));
-        if is_seen { None } else { Some((condition, list)) }
-    }
-
-    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
-    /// Answers what ends the loop, and its predicate.
-    fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
-        let ast = &self.typed.ast;
-        let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
-        let decisive = !init;
-        let joins = if decisive { operator::LOGICAL_OR } else { operator::LOGICAL_AND };
-        let [accumulator, predicate] = self.operands_of(it.step, &joins)? else { return None };
-        let [mut asked] = *self.operands_of(it.condition, &operator::NOT_STRICTLY_FALSE)? else { return None };
-        if decisive {
-            let [negated] = *self.operands_of(asked, &operator::LOGICAL_NOT)? else { return None };
-            asked = negated;
-        }
-        let is_quantifier = self.is_ident(*accumulator, &it.accumulator)
-            && self.is_ident(asked, &it.accumulator)
-            && self.is_ident(it.result, &it.accumulator)
-            && !self.reads(*predicate, &it.accumulator);
-        is_quantifier.then_some((decisive, *predicate))
-    }
-
-    fn operands_of(&self, id: ExprId, name: &Name) -> Option<&'t [ExprId]> {
-        match &self.typed.ast[id].kind {
-            ExprKind::Call { function, target: None, args } if function == name => Some(args),
-            _ => None,
-        }
-    }
-
-    /// The name is read somewhere below, other than as the accumulator of a loop of its own.
-    fn reads(&self, id: ExprId, name: &Name) -> bool {
-        match &self.typed.ast[id].kind {
-            ExprKind::Ident(ident) => ident == name,
-            ExprKind::Comprehension(it) if it.accumulator == *name => {
-                self.reads(it.range, name) || self.reads(it.init, name)
-            }
-            kind => kind.children().any(|child| self.reads(child, name)),
-        }
-    }
-
-    /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
-    fn plan_list_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
-        match self.appended_if(it) {
-            Some((None, list)) => Ok(FoldStep::Append(self.plan(list)?)),
-            Some((Some(condition), list)) => Ok(FoldStep::AppendIf(self.plan(condition)?, self.plan(list)?)),
-            None => Ok(FoldStep::Assign(self.plan(it.step)?)),
-        }
-    }
-
-    /// The condition and the list in `accumulator + list` or `condition ? accumulator + list : accumulator`.
-    fn appended_if(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
-        if let Some(list) = self.appended(it.step, &it.accumulator) {
-            return Some((None, list));
-        }
-        match &self.typed.ast[it.step].kind {
-            ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => match args.as_slice() {
-                [condition, truthy, falsy] if self.is_ident(*falsy, &it.accumulator) => {
-                    Some((Some(*condition), self.appended(*truthy, &it.accumulator)?))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// The list in `accumulator + list`.
-    fn appended(&self, id: ExprId, accumulator: &Name) -> Option<ExprId> {
-        match &self.typed.ast[id].kind {
-            ExprKind::Call { function, args, .. } if *function == operator::ADD => match args.as_slice() {
-                [left, list] if self.is_ident(*left, accumulator) => Some(*list),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn is_ident(&self, id: ExprId, name: &Name) -> bool {
-        matches!(&self.typed.ast[id].kind, ExprKind::Ident(ident) if ident == name)
-    }
-
     fn new_slot(&mut self) -> usize {
         let slot = self.slot_count;
         self.slot_count = slot.saturating_add(1);
@@ -490,163 +306,6 @@ fn question(code: &Code, singleton: Option<Singleton>, price: Price, operands: &
     Some(Question { test, fixed_cost })
 }
 
-/// `a == b`, `a != b`
-fn plan_equality((left, right): (Node, Node), negated: bool) -> Kind {
-    let text = match (left.constant(), right.constant()) {
-        (Some(Value::String(text)), None) => Some((text, true)),
-        (None, Some(Value::String(text))) => Some((text, false)),
-        _ => None,
-    };
-    let text = text.map(|(text, on_the_left)| EqualityText {
-        text: text.clone(),
-        cost: traversal_cost(text.code_points() as u64),
-        on_the_left,
-    });
-    Kind::Equality(Box::new(Equality { left, right, negated, text }))
-}
-
-/// Operators that are steps of their own.
-fn plan_builtin(function: &Function, overloads: OverloadSet, operands: &mut Vec<Node>) -> Option<Kind> {
-    let name = &function.name;
-    if *name == operator::IN {
-        return plan_membership(function, overloads, operands);
-    }
-    let is_builtin = |overload: &Resolved| matches!(overload.implementation, Implementation::Builtin);
-    if !overloads.of(function).all(is_builtin) {
-        return None;
-    }
-    if *name == operator::LOGICAL_AND {
-        return Some(Kind::And(flatten(operands, |kind| match kind {
-            Kind::And(terms) => Ok(terms),
-            other => Err(other),
-        })));
-    }
-    if *name == operator::LOGICAL_OR {
-        return Some(Kind::Or(flatten(operands, |kind| match kind {
-            Kind::Or(terms) => Ok(terms),
-            other => Err(other),
-        })));
-    }
-    if let Some(kind) = plan_index(name, operands) {
-        return Some(kind);
-    }
-    match operands.len() {
-        1 => {
-            let operand = Box::new(operands.pop()?);
-            (*name == operator::NOT_STRICTLY_FALSE).then_some(Kind::NotStrictlyFalse(operand))
-        }
-        2 => {
-            let right = operands.pop()?;
-            let pair = Box::new((operands.pop()?, right));
-            match name.as_str() {
-                "_==_" => Some(plan_equality(*pair, false)),
-                "_!=_" => Some(plan_equality(*pair, true)),
-                "or" => Some(Kind::OptionalOr(pair)),
-                "orValue" => Some(Kind::OptionalOrValue(pair)),
-                _ => None,
-            }
-        }
-        3 => {
-            let falsy = into_attribute(operands.pop()?);
-            let truthy = into_attribute(operands.pop()?);
-            let condition = operands.pop()?;
-            let base = Base::Conditional(Box::new(Conditional { condition, truthy, falsy }));
-            Some(Kind::Attribute(Box::new(Attribute::new(base))))
-        }
-        _ => None,
-    }
-}
-
-/// `a[b]`, `a[?b]`, `a.?b`
-fn plan_index(name: &Name, operands: &mut Vec<Node>) -> Option<Kind> {
-    let optional = *name != operator::INDEX;
-    if optional && *name != operator::OPTIONAL_INDEX && *name != operator::OPTIONAL_SELECT {
-        return None;
-    }
-    let key = operands.pop()?;
-    let mut attribute = into_qualified(operands.pop()?);
-    let key = match key.kind {
-        Kind::Constant(value) => QualifierKey::Constant(value),
-        _ => QualifierKey::Attribute(into_attribute(key)),
-    };
-    attribute.push(key, optional);
-    Some(Kind::Attribute(Box::new(attribute)))
-}
-
-/// The terms of a chain of one operator: the balanced tree that the parser makes of it has no meaning.
-fn flatten(operands: &mut Vec<Node>, terms_of: impl Fn(Kind) -> Result<Box<[Node]>, Kind>) -> Box<[Node]> {
-    let mut terms = Vec::with_capacity(operands.len());
-    for Node { id, kind } in operands.drain(..) {
-        match terms_of(kind) {
-            Ok(inner) => terms.extend(inner),
-            Err(kind) => terms.push(Node { id, kind }),
-        }
-    }
-    terms.into()
-}
-
-/// The attribute that selections and indices are added to.
-fn into_qualified(node: Node) -> Attribute {
-    match node.kind {
-        Kind::Attribute(attribute) if !attribute.presence_test => *attribute,
-        kind => Attribute::new(Base::Value(Node { id: node.id, kind })),
-    }
-}
-
-/// The attribute that a branch or a key is.
-fn into_attribute(node: Node) -> Attribute {
-    match node.kind {
-        Kind::Attribute(attribute) => *attribute,
-        kind => Attribute::new(Base::Value(Node { id: node.id, kind })),
-    }
-}
-
-/// `x in [constants]` looks up a set; with other lists it is a call like any other.
-fn plan_membership(function: &Function, overloads: OverloadSet, operands: &mut Vec<Node>) -> Option<Kind> {
-    let single = overloads.single(function)?;
-    if single.id != "in_list" {
-        return None;
-    }
-    let [_, Node { kind: Kind::Constant(Value::List(list)), .. }] = operands.as_slice() else {
-        return None;
-    };
-    if list.is_empty() {
-        return Some(Kind::Constant(Value::Bool(false)));
-    }
-    let set = constant_set(list)?;
-    operands.truncate(1);
-    let operand = operands.pop()?;
-    Some(Kind::Member(Box::new(Member { operand, set })))
-}
-
-fn constant_set(list: &List<'static>) -> Option<Vec<Key<'static>>> {
-    let mut set = Vec::with_capacity(list.len());
-    for element in list.iter() {
-        match element {
-            Value::Int(number) => {
-                set.push(Value::Double(number as f64));
-                set.extend(u64::try_from(number).ok().map(Value::Uint));
-            }
-            Value::Uint(number) => {
-                set.push(Value::Double(number as f64));
-                set.extend(i64::try_from(number).ok().map(Value::Int));
-            }
-            Value::Double(number) => {
-                set.extend(crate::value::double_to_int_lossless(number).map(Value::Int));
-                set.extend(crate::value::double_to_uint_lossless(number).map(Value::Uint));
-            }
-            Value::Bool(_) | Value::String(_) => {}
-            _ => return None,
-        }
-        if !matches!(element, Value::Double(number) if number.is_nan()) {
-            set.push(element);
-        }
-    }
-    let mut set = set.into_iter().map(Key::new).collect::<Result<Vec<_>, _>>().ok()?;
-    set.sort();
-    Some(set)
-}
-
 fn constant_element(element: &Element) -> Option<Value<'static>> {
     if element.optional { None } else { element.value.constant().cloned() }
 }
@@ -671,7 +330,7 @@ fn is_certainly(of: &Type, parameter: &Type) -> bool {
 
 /// Only some constants can be keys.
 fn check_key(name: &Name, operands: &[Node]) -> Result<(), PlanError> {
-    if *name != operator::INDEX && *name != operator::OPTIONAL_INDEX {
+    if *name != ast::operator::INDEX && *name != ast::operator::OPTIONAL_INDEX {
         return Ok(());
     }
     match operands.last().and_then(Node::constant) {

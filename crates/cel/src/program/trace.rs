@@ -2,6 +2,7 @@
 //!
 //! Tracing is a type parameter of the one evaluator: without it, nothing of it is compiled in.
 
+use super::partial::Recall;
 use crate::syntax::ast::ExprId;
 use crate::value::{EvalError, Value};
 
@@ -12,6 +13,12 @@ pub(super) trait Tracer<'a> {
 
     /// A part of the expression has its value.
     fn record(&mut self, id: ExprId, cost: u64, result: &Result<Value<'a>, EvalError>);
+
+    /// What is remembered from other evaluations.
+    #[inline(always)]
+    fn recall(&mut self) -> Option<&mut Recall> {
+        None
+    }
 }
 
 /// Nobody listens.

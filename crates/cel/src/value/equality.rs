@@ -89,6 +89,9 @@ fn list_equals(a: &List<'_>, b: &Value<'_>, comparisons: &mut Comparisons) -> Re
 }
 
 fn map_equals(a: &Map<'_>, b: &Map<'_>, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
+    if a.is_partial() || b.is_partial() {
+        return Err(EvalError::undetermined());
+    }
     if a.len() != b.len() {
         return Ok(false);
     }

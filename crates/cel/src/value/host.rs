@@ -44,9 +44,15 @@ pub trait HostMap: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The key is there.
+    /// The key is there. Not asked where [`is_partial`](Self::is_partial).
     fn contains(&self, key: &Value<'_>) -> bool {
         self.get(key).is_some()
+    }
+
+    /// It is not known whether some entries are there: [`get`](Self::get) answers [`Value::Unknown`] for their keys, and neither how
+    /// many there are nor which is known of the map as a whole.
+    fn is_partial(&self) -> bool {
+        false
     }
 
     /// Shows each key and value in a stable order, until told to stop.

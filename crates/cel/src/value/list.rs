@@ -84,6 +84,11 @@ impl<'a> List<'a> {
         }
     }
 
+    /// It is equal to others by a rule of its own.
+    pub(crate) fn has_meaning(&self) -> bool {
+        self.shape().is_some()
+    }
+
     /// `this + other`
     pub fn concat(&self, other: &Value<'a>) -> Result<Value<'a>, EvalError> {
         if let Some(shape) = self.shape()

@@ -144,13 +144,25 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The key is there.
-    pub fn contains(&self, key: &Value<'_>) -> bool {
+    /// The key is there; nothing where that is not known.
+    pub fn contains(&self, key: &Value<'_>) -> Option<bool> {
         match self {
-            Map::Borrowed(map) => find(map, key).is_some(),
-            Map::Shared(map) => find(map, key).is_some(),
-            Map::Host(map) => map.contains(key),
-            Map::Shaped(data, shape) => shape.contains(*data, key),
+            Map::Borrowed(map) => presence(find(map, key)),
+            Map::Shared(map) => presence(find(map, key)),
+            Map::Host(map) if map.is_partial() => presence(map.get(key).as_ref()),
+            Map::Host(map) => Some(map.contains(key)),
+            Map::Shaped(data, shape) => Some(shape.contains(*data, key)),
+        }
+    }
+
+    /// It is not known whether some entries are there: their values are not known.
+    pub fn is_partial(&self) -> bool {
+        let is_unknown = |value: &Value<'_>| matches!(value, Value::Unknown(_));
+        match self {
+            Map::Borrowed(map) => map.values().any(is_unknown),
+            Map::Shared(map) => map.values().any(is_unknown),
+            Map::Host(map) => map.is_partial(),
+            Map::Shaped(..) => false,
         }
     }
 
@@ -189,8 +201,10 @@ impl<'a> Map<'a> {
         };
         let map = Arc::make_mut(&mut shared);
         for (key, value) in entries {
-            if find(map, &key).is_some() {
-                return Ok(Err(key));
+            match find(map, &key) {
+                Some(Value::Unknown(_)) => return Err(EvalError::undetermined()),
+                Some(_) => return Ok(Err(key)),
+                None => {}
             }
             map.insert(Key::of_entry(key)?, value);
         }
@@ -211,6 +225,13 @@ impl<'a> Map<'a> {
     }
 }
 
+fn presence(found: Option<&Value<'_>>) -> Option<bool> {
+    match found {
+        Some(Value::Unknown(_)) => None,
+        found => Some(found.is_some()),
+    }
+}
+
 fn owned<'a>(entries: impl Iterator<Item = (Value<'a>, Value<'a>)>) -> Map<'static> {
     let map =
         entries.filter_map(|(key, value)| Some((Key::of_entry(key.into_owned()).ok()?, value.into_owned()))).collect();
@@ -225,18 +246,16 @@ fn visit_all<'a>(map: &BTreeMap<Key<'a>, Value<'a>>, visit: &mut impl FnMut(Valu
     }
 }
 
-/// Finds a key, then the same number as another numeric kind.
+/// Finds a key, then the same number as another numeric kind. As in cel-go, an integer does not find a double.
 fn find<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) -> Option<&'m Value<'a>> {
     // A tree's keys outlive the key that is looked for; comparing them needs one lifetime for both.
     let map: &'m BTreeMap<Key<'_>, Value<'a>> = map;
     let exact = |key: Value<'_>| find_exact(map, &key);
     match key {
         Value::Int(number) => exact(Value::Int(*number))
-            .or_else(|| u64::try_from(*number).ok().and_then(|number| exact(Value::Uint(number))))
-            .or_else(|| exact(Value::Double(super::order::int_to_double(*number)))),
+            .or_else(|| u64::try_from(*number).ok().and_then(|number| exact(Value::Uint(number)))),
         Value::Uint(number) => exact(Value::Uint(*number))
-            .or_else(|| i64::try_from(*number).ok().and_then(|number| exact(Value::Int(number))))
-            .or_else(|| exact(Value::Double(super::order::uint_to_double(*number)))),
+            .or_else(|| i64::try_from(*number).ok().and_then(|number| exact(Value::Int(number)))),
         Value::Double(number) => exact(Value::Double(*number))
             .or_else(|| super::order::double_to_int_lossless(*number).and_then(|number| exact(Value::Int(number))))
             .or_else(|| super::order::double_to_uint_lossless(*number).and_then(|number| exact(Value::Uint(number)))),
@@ -256,4 +275,25 @@ fn find_exact<'m, 'a>(map: &'m BTreeMap<Key<'a>, Value<'a>>, key: &Value<'_>) ->
 
 fn compare(a: &Key<'_>, b: &Key<'_>) -> Ordering {
     a.cmp(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(a: Value<'static>, b: Value<'static>, are_equal: bool) {
+        let single = |key| Value::map([(key, Value::str("a"))]).unwrap();
+        assert_eq!(single(a).equals(&single(b)), Ok(are_equal));
+    }
+
+    #[test]
+    fn an_integer_does_not_find_a_double() {
+        check(Value::Int(1), Value::Double(1.0), false);
+        check(Value::Uint(1), Value::Double(1.0), false);
+        check(Value::Double(1.0), Value::Int(1), true);
+        check(Value::Double(1.0), Value::Uint(1), true);
+        check(Value::Int(1), Value::Uint(1), true);
+        check(Value::Uint(1), Value::Int(1), true);
+    }
 }

@@ -69,7 +69,7 @@ impl Input {
         let variable = |(name, of): &(&str, &str)| match choices.below(3) {
             0 => value(choices, of, false),
             1 => value(choices, of, true),
-            _ => Value::unknown(name),
+            _ => Value::unknown(name.len() as u32),
         };
         Input(VARIABLES.iter().map(variable).collect())
     }
@@ -115,7 +115,7 @@ fn value(choices: &mut Choices<'_>, of: &str, holes: bool) -> Value<'static> {
 
 fn element(choices: &mut Choices<'_>, container: &str, holes: bool) -> Value<'static> {
     if holes && choices.below(2) == 1 {
-        return Value::unknown("element");
+        return Value::unknown(20);
     }
     value(choices, element_of(container), holes)
 }
@@ -131,7 +131,12 @@ fn completed(choices: &mut Choices<'_>, held: &Value<'static>, of: &str) -> Valu
             Value::list(elements.iter().map(|element| completed(choices, element, element_of(of))).collect())
         }
         Value::Map(Map::Shared(entries)) => {
-            map(entries.iter().map(|(key, value)| (key.clone(), completed(choices, value, element_of(of)))).collect())
+            // An entry whose value is not known need not be there.
+            let mut complete = |(key, value): (&Key<'static>, &Value<'static>)| {
+                let is_there = !matches!(value, Value::Unknown(_)) || choices.below(3) > 0;
+                is_there.then(|| (key.clone(), completed(choices, value, element_of(of))))
+            };
+            map(entries.iter().filter_map(&mut complete).collect())
         }
         other => other.clone(),
     }

@@ -76,12 +76,16 @@ pub(crate) enum Work {
     /// Set its dependents free.
     Orphan(Text),
     /// Tell that a dependent names an owner of another namespace.
-    WrongNamespace {
-        /// Who names it.
-        dependent: Identity,
-        /// As it is named.
-        owner: Identity,
-    },
+    WrongNamespace(Box<WrongNamespace>),
+}
+
+/// A reference that leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct WrongNamespace {
+    /// Who names it.
+    pub(crate) dependent: Identity,
+    /// As it is named.
+    pub(crate) owner: Identity,
 }
 
 /// The objects and their owners.
@@ -240,7 +244,8 @@ impl Graph {
         }
         let named = dependent.owners.iter().find(|it| it.uid == owner.uid)?;
         let owner = Identity::of_owner(named, &dependent.identity.namespace);
-        Some(Work::WrongNamespace { dependent: dependent.identity.clone(), owner })
+        let dependent = dependent.identity.clone();
+        Some(Work::WrongNamespace(Box::new(WrongNamespace { dependent, owner })))
     }
 
     /// The dependents that name `owner` so, and those that name its uid otherwise. One can be both.

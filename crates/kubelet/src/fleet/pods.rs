@@ -12,9 +12,9 @@ use tracing::{debug, info};
 
 use super::Inner;
 use super::member::{Member, address_of};
+use crate::admission;
 use crate::pod_status::{self, Addresses};
 use crate::runtime::{Runtime, Stopping};
-use crate::{admission, clock};
 
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ impl<R: Runtime> Inner<R> {
         let slow = member.faults().slow;
         if !slow.is_zero() {
             let since = pod.metadata.deletion_timestamp.or(pod.metadata.creation_timestamp).unwrap_or(now);
-            let wait = slow.saturating_sub(clock::between(since, now));
+            let wait = slow.saturating_sub(since.until(now));
             if !wait.is_zero() {
                 return Ok(Some(wait));
             }

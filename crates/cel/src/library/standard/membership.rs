@@ -22,7 +22,7 @@ pub(super) const OVERLOADS: &[Overload] = &[
 pub(super) fn is_in<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     match operands {
         [element, Value::List(list)] => contains(list, element).map(Value::Bool),
-        [key, Value::Map(map)] => Ok(Value::Bool(map.contains(key))),
+        [key, Value::Map(map)] => map.contains(key).map(Value::Bool).ok_or_else(EvalError::undetermined),
         [Value::String(field), Value::Object(object)] => Ok(Value::Bool(object.has(field))),
         _ => Err(EvalError::no_such_overload()),
     }
@@ -66,6 +66,7 @@ pub(super) fn size<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     let size = match operands {
         [Value::String(text)] => text.code_points(),
         [Value::List(list)] => list.len(),
+        [Value::Map(map)] if map.is_partial() => return Err(EvalError::undetermined()),
         [Value::Map(map)] => map.len(),
         [Value::Bytes(octets)] => octets.len(),
         _ => return Err(EvalError::no_such_overload()),

@@ -53,7 +53,8 @@ fn an_owner_that_was_seen_first_needs_no_look_up() {
 
 #[test]
 fn an_owner_in_another_namespace_is_reported_and_doubted_in_either_order() {
-    let warning = Work::WrongNamespace { dependent: identity("a", "child"), owner: identity("a", "owner") };
+    let warning = WrongNamespace { dependent: identity("a", "child"), owner: identity("a", "owner") };
+    let warning = Work::WrongNamespace(Box::new(warning));
     let mut graph = Graph::default();
     graph.observe(identity("b", "owner"), &ObjectMeta::default());
     let work = graph.observe(identity("a", "child"), &owned_by(&[("owner", false)]));

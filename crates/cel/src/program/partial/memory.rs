@@ -1,0 +1,141 @@
+//! What bodies of loops came to, for elements that come again in the next evaluation.
+
+use std::collections::HashMap;
+
+use super::super::Program;
+use super::super::node::Node;
+use super::super::trace::Tracer;
+use super::closed::{Closed, can_end, closed};
+use crate::syntax::ast::ExprId;
+use crate::value::{EvalError, Value};
+
+/// Answers that hang on nothing but one element of a list, or a pair of them.
+///
+/// Belongs to one program, and to one way of numbering elements: what [`Drawn`](crate::value::Drawn) calls by a number must be the same
+/// value in every evaluation that uses the memory.
+#[derive(Debug, Default)]
+pub struct Memory {
+    answers: HashMap<Question, Value<'static>>,
+    chains: HashMap<(u32, ExprId), u32>,
+    closed: HashMap<ExprId, Option<Closed>>,
+    can_end: HashMap<ExprId, bool>,
+    bodies_run: u64,
+    answers_used: u64,
+}
+
+impl Memory {
+    /// How often the body of a loop ran on an element.
+    pub fn bodies_run(&self) -> u64 {
+        self.bodies_run
+    }
+
+    /// How often an answer was remembered instead.
+    pub fn answers_used(&self) -> u64 {
+        self.answers_used
+    }
+}
+
+/// A part of the program, and the elements that it is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    body: ExprId,
+    about: [Origin; 2],
+}
+
+/// Where a variable's value comes from: by which way, from which element.
+type Origin = (u32, u32);
+
+const NOWHERE: Origin = (u32::MAX, u32::MAX);
+
+/// More answers are not remembered.
+const ANSWERS_MAX: usize = 1 << 20;
+
+/// The memory during one evaluation.
+#[derive(Debug, Default)]
+pub(in super::super) struct Recall {
+    pub(in super::super) memory: Memory,
+    /// Bodies that hang on more than their elements are not run on candidates.
+    pub(in super::super) is_quick: bool,
+    /// The candidates that the bodies around are about: there they have been drawn.
+    pub(super) drawn: Vec<u32>,
+    /// Where the local variables come from.
+    origins: Vec<Option<Origin>>,
+}
+
+impl Recall {
+    pub(in super::super) fn new(memory: Memory, is_quick: bool, slot_count: usize) -> Self {
+        Recall { memory, is_quick, drawn: Vec::new(), origins: vec![None; slot_count] }
+    }
+
+    /// A variable has a value that comes from an element, or does not.
+    pub(in super::super) fn bind(&mut self, slot: usize, origin: Option<Origin>) {
+        if let Some(bound) = self.origins.get_mut(slot) {
+            *bound = origin;
+        }
+    }
+
+    pub(super) fn closed(&mut self, program: &Program, body: &Node) -> Option<&Closed> {
+        self.memory.closed.entry(body.id).or_insert_with(|| closed(program, body)).as_ref()
+    }
+
+    /// A call somewhere in the body ends the whole evaluation if its operand fails.
+    pub(super) fn can_end(&mut self, program: &Program, body: &Node) -> bool {
+        *self.memory.can_end.entry(body.id).or_insert_with(|| can_end(program, body))
+    }
+
+    /// The question that a body answers now, if its answer can be remembered.
+    pub(super) fn question(&mut self, program: &Program, body: &Node) -> Option<Question> {
+        let slots = self.closed(program, body)?.slots;
+        let mut about = [NOWHERE; 2];
+        for (origin, slot) in about.iter_mut().zip(slots.into_iter().flatten()) {
+            *origin = (*self.origins.get(slot)?)?;
+        }
+        Some(Question { body: body.id, about })
+    }
+
+    pub(super) fn answer(&mut self, question: &Question) -> Option<Value<'static>> {
+        let answer = self.memory.answers.get(question)?.clone();
+        self.memory.answers_used = self.memory.answers_used.saturating_add(1);
+        Some(answer)
+    }
+
+    pub(super) fn count_body(&mut self) {
+        self.memory.bodies_run = self.memory.bodies_run.saturating_add(1);
+    }
+
+    pub(super) fn remember(&mut self, question: Question, answer: &Value<'_>) {
+        let is_plain = matches!(
+            answer,
+            Value::Null
+                | Value::Bool(_)
+                | Value::Int(_)
+                | Value::Uint(_)
+                | Value::Double(_)
+                | Value::String(_)
+                | Value::Bytes(_)
+                | Value::Duration(_)
+                | Value::Timestamp(_)
+                | Value::Opaque(_)
+                | Value::Error(_)
+        );
+        if is_plain && self.memory.answers.len() < ANSWERS_MAX {
+            self.memory.answers.insert(question, answer.clone().into_owned());
+        }
+    }
+
+    /// The way on from a way, by a body that makes a value of a value.
+    pub(super) fn chain(&mut self, from: u32, body: ExprId) -> u32 {
+        let next = u32::try_from(self.memory.chains.len()).unwrap_or(u32::MAX).saturating_add(1);
+        *self.memory.chains.entry((from, body)).or_insert(next)
+    }
+}
+
+impl<'a> Tracer<'a> for Recall {
+    const ENABLED: bool = false;
+
+    fn record(&mut self, _id: ExprId, _cost: u64, _result: &Result<Value<'a>, EvalError>) {}
+
+    fn recall(&mut self) -> Option<&mut Recall> {
+        Some(self)
+    }
+}

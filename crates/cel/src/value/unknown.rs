@@ -1,0 +1,393 @@
+//! What is not known, and what is known about it all the same.
+//!
+//! A value that hangs on input that is not known may still be one of a few values, lie between two, or be a list of which a part is
+//! known. That is what lets an evaluation decide before all of its input is there. Every claim holds for every completion.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::{Drawn, ErrorKind, Value, Verdict};
+
+/// Not known (yet).
+///
+/// Names the inputs that an answer would need, by the numbers that the host gave them.
+#[derive(Clone, Debug)]
+pub struct Unknown<'a> {
+    inputs: u64,
+    failing: Failing,
+    /// What is known about it. Nothing: it can be anything.
+    shape: Option<Arc<Shape<'a>>>,
+}
+
+/// Whether there may be no value at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failing {
+    /// There is one.
+    Never,
+    /// There may be an error instead.
+    Perhaps,
+    /// There may be an error that nothing absorbs.
+    Fatally,
+}
+
+/// What is known about a value that is not known.
+#[derive(Clone, Debug)]
+pub enum Shape<'a> {
+    /// One of these; of none, if there is only an error.
+    OneOf(Vec<Value<'a>>),
+    /// A value of this kind, not before the first and not after the second.
+    Between(Value<'a>, Value<'a>),
+    /// A list of which a part is known.
+    Drawn(Drawn<'a>),
+}
+
+/// More values than this that have an order are told by the first and the last.
+const LISTED_MAX: usize = 16;
+
+/// More values than this are not told at all.
+const KEPT_MAX: usize = 256;
+
+impl<'a> Unknown<'a> {
+    /// An input that is not known, under a number that the host gives it; numbers from 63 on are one.
+    pub fn input(number: u32) -> Self {
+        Unknown { inputs: 1 << number.min(63), failing: Failing::Fatally, shape: None }
+    }
+
+    /// Something that can be anything, or fail.
+    pub fn anything() -> Self {
+        Unknown { inputs: 0, failing: Failing::Fatally, shape: None }
+    }
+
+    /// Something that can be anything, or an error that others absorb.
+    pub fn anything_or_error() -> Self {
+        Unknown { inputs: 0, failing: Failing::Perhaps, shape: None }
+    }
+
+    /// Nothing that anything hangs on.
+    pub(crate) fn nothing() -> Self {
+        Unknown { inputs: 0, failing: Failing::Never, shape: None }
+    }
+
+    /// Something of which a part is known.
+    pub fn new(failing: Failing, shape: Shape<'a>) -> Self {
+        Unknown { inputs: 0, failing, shape: Some(Arc::new(shape)) }
+    }
+
+    /// The numbers of the inputs that are not known.
+    pub fn inputs(&self) -> impl Iterator<Item = u32> + use<> {
+        let inputs = self.inputs;
+        (0..64).filter(move |number| inputs >> number & 1 == 1)
+    }
+
+    /// What is known about it.
+    pub fn shape(&self) -> Option<&Shape<'a>> {
+        self.shape.as_deref()
+    }
+
+    /// Whether there may be no value at all.
+    pub fn failing(&self) -> Failing {
+        self.failing
+    }
+
+    /// The list, if it is one of which a part is known.
+    pub fn as_drawn(&self) -> Option<&Drawn<'a>> {
+        match self.shape() {
+            Some(Shape::Drawn(drawn)) => Some(drawn),
+            _ => None,
+        }
+    }
+
+    /// The same, but it may fail at least like this.
+    #[must_use]
+    pub(crate) fn failing_at_least(mut self, failing: Failing) -> Self {
+        self.failing = self.failing.max(failing);
+        self
+    }
+
+    /// The same, as far as it does not fail.
+    #[must_use]
+    pub(crate) fn if_any(mut self) -> Self {
+        self.failing = Failing::Never;
+        self
+    }
+
+    /// Hangs on the other's inputs, too.
+    #[must_use]
+    pub(crate) fn and_inputs_of(mut self, other: &Unknown<'_>) -> Self {
+        self.inputs |= other.inputs;
+        self
+    }
+
+    /// Something else that hangs on the same inputs, and fails where this does.
+    #[must_use]
+    pub(crate) fn blurred<'b>(&self) -> Unknown<'b> {
+        Unknown { inputs: self.inputs, failing: self.failing, shape: None }
+    }
+
+    /// What a predicate can come to that has this value.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let failing = match self.failing {
+            Failing::Never => Verdict::NONE,
+            Failing::Perhaps => Verdict::ERROR,
+            Failing::Fatally => Verdict::FATAL,
+        };
+        let values = match self.shape() {
+            None => Verdict::ANY,
+            Some(Shape::OneOf(values)) => values.iter().fold(Verdict::NONE, |all, value| all | value.verdict()),
+            Some(Shape::Between(Value::Bool(_), _)) => Verdict::TRUE | Verdict::FALSE,
+            Some(Shape::Between(..) | Shape::Drawn(_)) => Verdict::OTHER,
+        };
+        failing | values
+    }
+
+    /// The least and the greatest value that it can have, if all of them are of one kind that has an order.
+    pub fn range(&self) -> Option<(Value<'a>, Value<'a>)> {
+        match self.shape()? {
+            Shape::OneOf(values) => range_of(values),
+            Shape::Between(first, last) => Some((first.clone(), last.clone())),
+            Shape::Drawn(_) => None,
+        }
+    }
+
+    pub(super) fn into_owned(self) -> Unknown<'static> {
+        self.blurred()
+    }
+}
+
+impl<'a> Value<'a> {
+    /// An input that is not known, under a number that the host gives it.
+    pub fn unknown(number: u32) -> Self {
+        Value::Unknown(Unknown::input(number))
+    }
+
+    /// A predicate that can come to this.
+    pub(crate) fn of_verdict(verdict: Verdict) -> Value<'a> {
+        let mut values = Vec::new();
+        values.extend(verdict.can_be(Verdict::TRUE).then_some(Value::Bool(true)));
+        values.extend(verdict.can_be(Verdict::FALSE).then_some(Value::Bool(false)));
+        let failing = match (verdict.can_end(), verdict.can_be(Verdict::ERROR)) {
+            (true, _) => Failing::Fatally,
+            (false, true) => Failing::Perhaps,
+            (false, false) => Failing::Never,
+        };
+        match (values.as_slice(), failing, verdict.can_be(Verdict::OTHER)) {
+            ([Value::Bool(truth)], Failing::Never, false) => Value::Bool(*truth),
+            (_, _, false) => Value::Unknown(Unknown::new(failing, Shape::OneOf(values))),
+            (_, _, true) => Value::Unknown(Unknown { inputs: 0, failing, shape: None }),
+        }
+    }
+
+    /// A value between two of one kind that has an order.
+    pub fn between(first: Value<'a>, last: Value<'a>) -> Value<'a> {
+        if first.compare(&last).is_ok_and(std::cmp::Ordering::is_eq) {
+            return first;
+        }
+        Value::Unknown(Unknown::new(Failing::Never, Shape::Between(first, last)))
+    }
+
+    /// The least and the greatest value that it can have, if all of them are of one kind that has an order.
+    pub fn range(&self) -> Option<(Value<'a>, Value<'a>)> {
+        match self {
+            Value::Unknown(unknown) => unknown.range(),
+            value if has_order(value) => Some((value.clone(), value.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether it can equal another value, as `in` asks: what cannot be compared is not equal.
+    pub(crate) fn can_equal(&self, other: &Value<'a>) -> Verdict {
+        if !matches!(self, Value::Unknown(_)) && !matches!(other, Value::Unknown(_)) {
+            return match self.equals(other) {
+                Ok(equal) => Verdict::of(equal),
+                Err(error) if error.kind() == ErrorKind::NoSuchOverload => Verdict::FALSE,
+                Err(error) if error.kind() == ErrorKind::Undetermined => {
+                    Verdict::TRUE | Verdict::FALSE | Verdict::FATAL
+                }
+                Err(error) if error.is_fatal() => Verdict::FATAL,
+                Err(_) => Verdict::ERROR,
+            };
+        }
+        let (Some((first, last)), Some((other_first, other_last))) = (self.range(), other.range()) else {
+            return if lengths_differ(self, other) {
+                Verdict::FALSE
+            } else {
+                Verdict::TRUE | Verdict::FALSE | Verdict::FATAL
+            };
+        };
+        let is_before = |a: &Value<'_>, b: &Value<'_>| a.compare(b).is_ok_and(std::cmp::Ordering::is_lt);
+        let is_number = |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
+        let comparable = same_kind(&first, &other_first) || is_number(&first) && is_number(&other_first);
+        if !comparable || is_before(&last, &other_first) || is_before(&other_last, &first) {
+            return Verdict::FALSE;
+        }
+        Verdict::TRUE | Verdict::FALSE
+    }
+
+    /// The same; where nothing certain can be said about a value that hangs on this one.
+    pub(crate) fn blurred(self) -> Value<'a> {
+        match self {
+            Value::Unknown(unknown) => Value::Unknown(unknown.blurred()),
+            other => other,
+        }
+    }
+
+    /// Hangs on the other's inputs, too, and fails where it does.
+    #[must_use]
+    pub(crate) fn after(self, operand: &Unknown<'_>) -> Value<'a> {
+        match self {
+            Value::Unknown(unknown) => Value::Unknown(unknown.failing_at_least(operand.failing).and_inputs_of(operand)),
+            value if operand.failing == Failing::Never => value,
+            value => {
+                let unknown = Unknown::new(operand.failing, Shape::OneOf(vec![value]));
+                Value::Unknown(unknown.and_inputs_of(operand))
+            }
+        }
+    }
+}
+
+/// Two lists cannot be equally long.
+fn lengths_differ(left: &Value<'_>, right: &Value<'_>) -> bool {
+    let length = |value: &Value<'_>| match value {
+        // A list with a meaning of its own may have an equality of its own.
+        Value::List(list) if !list.has_meaning() => Some((list.len(), list.len())),
+        Value::Unknown(unknown) => unknown.as_drawn().map(Drawn::length),
+        _ => None,
+    };
+    match (length(left), length(right)) {
+        (Some((least, most)), Some((other_least, other_most))) => most < other_least || other_most < least,
+        _ => false,
+    }
+}
+
+/// The value has an order among its kind: NaN has none.
+fn has_order(value: &Value<'_>) -> bool {
+    value.is_comparable() && !matches!(value, Value::Double(number) if number.is_nan())
+}
+
+/// Two values are of one kind.
+pub(crate) fn same_kind(a: &Value<'_>, b: &Value<'_>) -> bool {
+    mem::discriminant(a) == mem::discriminant(b)
+}
+
+/// The first and the last of values of one kind that has an order.
+fn range_of<'a>(values: &[Value<'a>]) -> Option<(Value<'a>, Value<'a>)> {
+    let (first, rest) = values.split_first()?;
+    if !has_order(first) {
+        return None;
+    }
+    let (mut low, mut high) = (first, first);
+    for value in rest {
+        if !same_kind(first, value) || !has_order(value) {
+            return None;
+        }
+        if value.compare(low).is_ok_and(std::cmp::Ordering::is_lt) {
+            low = value;
+        }
+        if value.compare(high).is_ok_and(std::cmp::Ordering::is_gt) {
+            high = value;
+        }
+    }
+    Some((low.clone(), high.clone()))
+}
+
+/// Several things that one value can be.
+#[derive(Debug)]
+pub(crate) struct Union<'a> {
+    inputs: u64,
+    failing: Failing,
+    is_anything: bool,
+    values: Vec<Value<'a>>,
+    between: Option<(Value<'a>, Value<'a>)>,
+    drawn: Option<Arc<Shape<'a>>>,
+}
+
+impl<'a> Union<'a> {
+    pub(crate) fn new() -> Self {
+        Union { inputs: 0, failing: Failing::Never, is_anything: false, values: Vec::new(), between: None, drawn: None }
+    }
+
+    /// It may fail.
+    pub(crate) fn fail(&mut self, failing: Failing) {
+        self.failing = self.failing.max(failing);
+    }
+
+    /// It can also be this.
+    pub(crate) fn add(&mut self, value: Value<'a>) {
+        match value {
+            Value::Error(error) if error.is_fatal() => self.fail(Failing::Fatally),
+            Value::Error(_) => self.fail(Failing::Perhaps),
+            Value::Unknown(unknown) => {
+                self.inputs |= unknown.inputs;
+                self.fail(unknown.failing);
+                match unknown.shape.as_deref() {
+                    None => self.is_anything = true,
+                    Some(Shape::OneOf(values)) => self.values.extend(values.iter().cloned()),
+                    Some(Shape::Between(first, last)) => self.widen(first, last),
+                    Some(Shape::Drawn(_)) if self.drawn.is_none() => self.drawn = unknown.shape.clone(),
+                    Some(Shape::Drawn(_)) => self.is_anything = true,
+                }
+            }
+            value => self.values.push(value),
+        }
+    }
+
+    fn widen(&mut self, first: &Value<'a>, last: &Value<'a>) {
+        self.between = match self.between.take() {
+            None => Some((first.clone(), last.clone())),
+            Some((low, high)) => range_of(&[low, high, first.clone(), last.clone()]),
+        };
+        // Values of several kinds have no order.
+        self.is_anything |= self.between.is_none();
+    }
+
+    /// All of it as one value.
+    pub(crate) fn finish(mut self) -> Value<'a> {
+        let failing = self.failing;
+        let inputs = self.inputs;
+        let unknown = |shape| Value::Unknown(Unknown { inputs, failing, shape });
+        if self.is_anything {
+            return unknown(None);
+        }
+        if let Some(drawn) = self.drawn {
+            let is_alone = self.values.is_empty() && self.between.is_none();
+            return unknown(is_alone.then_some(drawn));
+        }
+        if let Some((first, last)) = self.between.take() {
+            self.values.extend([first, last]);
+            let shape = range_of(&self.values).map(|(first, last)| Arc::new(Shape::Between(first, last)));
+            return unknown(shape);
+        }
+        let mut values = distinct(self.values);
+        if values.len() == 1 && failing == Failing::Never {
+            return values.pop().unwrap_or(Value::Null);
+        }
+        let shape = match range_of(&values) {
+            Some((first, last)) if values.len() > LISTED_MAX => Some(Shape::Between(first, last)),
+            _ if values.len() > KEPT_MAX => None,
+            _ => Some(Shape::OneOf(values)),
+        };
+        unknown(shape.map(Arc::new))
+    }
+}
+
+/// The values without those that are there already, as far as that is easily told.
+fn distinct(mut values: Vec<Value<'_>>) -> Vec<Value<'_>> {
+    let all_alike = values.iter().all(has_order)
+        && values.windows(2).all(|pair| match pair {
+            [a, b] => same_kind(a, b),
+            _ => true,
+        });
+    if all_alike {
+        values.sort_by(|a, b| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
+        values.dedup_by(|a, b| is_same(a, b));
+    }
+    values
+}
+
+/// The two cannot be told apart: equal numbers can, where zero has two signs.
+fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits(),
+        _ => a.compare(b).is_ok_and(std::cmp::Ordering::is_eq),
+    }
+}

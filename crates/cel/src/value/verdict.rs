@@ -1,0 +1,111 @@
+//! What a predicate can come to: a set, because not all of its input need be known.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use super::Value;
+
+/// Some of: true, false, an error, something that is no truth value.
+///
+/// On input that is known there is one of them in the set. On input that is partly known, every completion of it comes to one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict(u8);
+
+impl Verdict {
+    /// Nothing: the input has no completion.
+    pub const NONE: Verdict = Verdict(0);
+    /// True.
+    pub const TRUE: Verdict = Verdict(1);
+    /// False.
+    pub const FALSE: Verdict = Verdict(2);
+    /// An error.
+    pub const ERROR: Verdict = Verdict(4);
+    /// A value that is no truth value.
+    pub const OTHER: Verdict = Verdict(8);
+    /// Anything.
+    pub const ANY: Verdict = Verdict(15);
+
+    /// An error that nothing absorbs: the evaluation would end there.
+    const END: Verdict = Verdict(16);
+
+    /// An error that nothing absorbs.
+    pub(crate) const FATAL: Verdict = Verdict(Verdict::ERROR.0 | Verdict::END.0);
+
+    /// One or both of two truth values.
+    pub(crate) const fn of(truth: bool) -> Verdict {
+        if truth { Verdict::TRUE } else { Verdict::FALSE }
+    }
+
+    /// It can come to one of these.
+    pub const fn can_be(self, any_of: Verdict) -> bool {
+        self.0 & any_of.0 != 0
+    }
+
+    /// It cannot come to anything but false: whoever looks for something true need not look here.
+    pub const fn is_never_but_false(self) -> bool {
+        !self.can_be(Verdict(Verdict::TRUE.0 | Verdict::ERROR.0 | Verdict::OTHER.0))
+    }
+
+    /// Of these, those that are in the other set, too.
+    #[must_use]
+    pub(crate) const fn only(self, those: Verdict) -> Verdict {
+        Verdict(self.0 & those.0)
+    }
+
+    /// Without what is in the other set.
+    #[must_use]
+    pub(crate) const fn without(self, those: Verdict) -> Verdict {
+        Verdict(self.0 & !those.0)
+    }
+
+    /// True where it was false, and the other way round.
+    #[must_use]
+    pub(crate) const fn negated(self) -> Verdict {
+        let others = self.0 & !(Verdict::TRUE.0 | Verdict::FALSE.0);
+        let was_true = if self.can_be(Verdict::TRUE) { Verdict::FALSE.0 } else { 0 };
+        let was_false = if self.can_be(Verdict::FALSE) { Verdict::TRUE.0 } else { 0 };
+        Verdict(others | was_true | was_false)
+    }
+
+    pub(crate) const fn can_end(self) -> bool {
+        self.can_be(Verdict::END)
+    }
+
+    /// As logic takes it: what is no truth value is an error.
+    #[must_use]
+    pub(crate) fn as_operand(self) -> Verdict {
+        if self.can_be(Verdict::OTHER) { self.without(Verdict::OTHER) | Verdict::ERROR } else { self }
+    }
+
+    /// What callers see.
+    #[must_use]
+    pub(crate) fn shown(self) -> Verdict {
+        self.only(Verdict::ANY)
+    }
+}
+
+impl BitOr for Verdict {
+    type Output = Verdict;
+
+    fn bitor(self, other: Verdict) -> Verdict {
+        Verdict(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Verdict {
+    fn bitor_assign(&mut self, other: Verdict) {
+        self.0 |= other.0;
+    }
+}
+
+impl Value<'_> {
+    /// What a predicate comes to that has this value.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Value::Bool(truth) => Verdict::of(*truth),
+            Value::Unknown(unknown) => unknown.verdict(),
+            Value::Error(error) if error.is_fatal() => Verdict::FATAL,
+            Value::Error(_) => Verdict::ERROR,
+            _ => Verdict::OTHER,
+        }
+    }
+}
