@@ -32,6 +32,13 @@ view! {
         pub azure_disk: Option<Value>,
         pub csi: Option<Value>,
         pub ephemeral: Option<EphemeralVolumeSource>,
+        pub image: Option<ImageVolumeSource>,
+    }
+
+    /// The contents of an image.
+    pub struct ImageVolumeSource {
+        pub reference: Text,
+        pub pull_policy: Text,
     }
 
     /// A claim of the pod's namespace.
