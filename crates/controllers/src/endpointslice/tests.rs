@@ -1,3 +1,5 @@
+//! Slices, pod by pod.
+
 use api::json::from_value;
 
 use super::*;

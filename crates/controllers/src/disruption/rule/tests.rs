@@ -1,3 +1,5 @@
+//! Budgets and what they allow.
+
 use super::*;
 
 const NOW: Timestamp = Timestamp { seconds: 1000, nanos: 0 };

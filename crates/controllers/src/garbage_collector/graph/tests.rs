@@ -1,3 +1,5 @@
+//! Who owns whom, change by change.
+
 use api::json::from_value;
 
 use super::*;
