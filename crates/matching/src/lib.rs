@@ -18,10 +18,12 @@ pub mod node;
 pub mod node_affinity;
 pub mod node_selector;
 mod pod;
+pub mod pod_affinity;
 pub mod resources;
 pub mod taints;
 pub mod tolerations;
 pub mod topology;
+pub mod topology_spread;
 pub mod volumes;
 
 pub use expressions::CompileCache;

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use api::core::v1::{Container, PodSpec, ResourceList, ResourceRequirements};
 use api::quantity::Quantity;
 pub use demand::Demand;
-pub use vector::{Resources, is_extended};
+pub use vector::{Resources, is_extended, is_scalar};
 
 /// What counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

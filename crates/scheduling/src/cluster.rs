@@ -13,12 +13,12 @@ mod shape;
 
 use std::sync::Arc;
 
-pub use cache::Cache;
+pub use cache::{Cache, ShapeCount};
 use matching::Matcher;
 pub use node::{NodeId, NodeInfo, NodeObject};
 pub use nominated::Nominated;
-pub(crate) use objects::change as object_change;
 pub use objects::{Object, ObjectKind, Objects};
+pub(crate) use objects::{SELECTED_NODE, change as object_change};
 pub use pod::{PodInfo, PodKey, changes_of_pod};
 pub use shape::{Shape, ShapeId, Shapes};
 

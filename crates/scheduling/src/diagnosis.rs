@@ -49,11 +49,10 @@ impl Diagnosis {
         }
     }
 
-    /// Whether removing pods from a node might help.
-    pub fn is_resolvable(&self, node: NodeId) -> bool {
+    /// How final the rejection of a node is.
+    pub fn code_of(&self, node: NodeId) -> Option<Code> {
         let said = self.by_node.iter().find(|(id, _)| *id == node).map(|(_, status)| status);
-        let status = said.or(self.others.as_ref());
-        status.is_some_and(|status| status.code == Code::Unschedulable)
+        said.or(self.others.as_ref()).map(|status| status.code)
     }
 
     /// The nodes where removing pods might help.

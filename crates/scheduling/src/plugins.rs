@@ -4,16 +4,28 @@
 
 mod args;
 mod default_binder;
+mod default_preemption;
+mod image_locality;
+mod inter_pod_affinity;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod node_unschedulable;
+mod node_volume_limits;
+mod pod_topology_spread;
 mod priority_sort;
 mod scheduling_gates;
 mod scoring_strategy;
 pub(crate) mod taint_toleration;
+mod volume_binding;
+mod volume_claims;
+mod volume_restrictions;
+mod volume_zone;
+
+use std::collections::BTreeMap;
 
 use api::json::Value;
 pub use args::ArgsError;
@@ -54,8 +66,18 @@ pub const ALL: &[Registration] = &[
     plugin(node_affinity::NAME, 2, node_affinity::new),
     plugin(node_ports::NAME, 0, node_ports::new),
     plugin(node_resources_fit::NAME, 1, node_resources_fit::new),
+    plugin(volume_restrictions::NAME, 0, volume_restrictions::new),
+    plugin(node_volume_limits::NAME, 0, node_volume_limits::new),
+    plugin(volume_binding::NAME, 1, volume_binding::new),
+    plugin(volume_zone::NAME, 0, volume_zone::new),
+    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::new),
+    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::new),
+    // DynamicResources has its place here: idle claims are freed before pods are deleted.
+    plugin(default_preemption::NAME, 0, default_preemption::new),
     plugin(node_resources_balanced_allocation::NAME, 1, node_resources_balanced_allocation::new),
+    plugin(image_locality::NAME, 1, image_locality::new),
     plugin(default_binder::NAME, 0, default_binder::new),
+    plugin(node_declared_features::NAME, 0, node_declared_features::new),
 ];
 
 /// The bit of a plugin; none for names that are not known.
@@ -69,9 +91,21 @@ pub(crate) fn bit(name: &str) -> PluginSet {
 /// # Errors
 /// Never: the defaults are valid.
 pub fn default_profile(matcher: &Matcher) -> Result<Profile, ArgsError> {
+    default_profile_with(&BTreeMap::new(), matcher)
+}
+
+/// The default profile, with arguments for some plugins.
+///
+/// # Errors
+/// Arguments that a plugin refuses.
+pub fn default_profile_with(args: &BTreeMap<&str, &Value>, matcher: &Matcher) -> Result<Profile, ArgsError> {
     let mut enabled = Vec::with_capacity(ALL.len());
     for (place, plugin) in ALL.iter().enumerate() {
-        enabled.push(Enabled::everywhere((plugin.new)(&Value::Null, matcher)?, plugin.weight, place));
+        enabled.push(Enabled::everywhere(
+            (plugin.new)(args.get(plugin.name).copied().unwrap_or(&Value::Null), matcher)?,
+            plugin.weight,
+            place,
+        ));
     }
     Ok(Profile::new(DEFAULT_SCHEDULER, enabled))
 }

@@ -16,7 +16,7 @@ use crate::cycle::{self, Search};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Point, Status};
 use crate::plugins;
-use crate::preemption::PostFilter;
+use crate::preemption::{Nomination, PostFilter};
 use crate::profile::Profile;
 use crate::queue::{Backoff, Lengths, PluginSet, Queue, QueuedPod, Rejection};
 use crate::random::Random;
@@ -168,11 +168,13 @@ impl Scheduler {
             }
             Failure::NoFit(mut diagnosis, next_start) => {
                 self.start = next_start;
-                let nomination = self.make_room(&queued.pod, &mut diagnosis);
+                let (nomination, keeps_nomination) = self.make_room(&queued.pod, &mut diagnosis);
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);
-                } else {
-                    // Room that was being made for it is not needed any more, or was not enough.
+                    for displaced in &nomination.displaced {
+                        self.cluster.nominated.remove(&displaced.uid);
+                    }
+                } else if !keeps_nomination {
                     self.cluster.nominated.remove(&queued.pod.uid);
                 }
                 let bits = |names: &[&'static str]| names.iter().fold(0, |set, name| set | plugins::bit(name));
@@ -182,28 +184,33 @@ impl Scheduler {
                 Outcome::Unschedulable(Unplaced {
                     message: diagnosis.message(),
                     nomination,
+                    keeps_nomination,
                     plugins: diagnosis.plugins,
                 })
             }
         }
     }
 
-    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> Option<crate::preemption::Nomination> {
-        let profile = profile_of(&self.profiles, pod)?;
+    /// Where room is made for the pod, and whether room that is being made already is still needed.
+    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> (Option<Nomination>, bool) {
+        let profile = profile_of(&self.profiles, pod).filter(|_| diagnosis.pre_filter.is_none());
+        let Some(profile) = profile else { return (None, false) };
+        let mut keeps = false;
         let mut said = Vec::new();
         for enabled in profile.at(Point::PostFilter) {
             let mut failed = PostFilter { pod, cluster: &self.cluster, profile, diagnosis, random: &mut self.random };
             let Some(answer) = enabled.plugin.post_filter(&mut failed) else { continue };
             if let Some(nomination) = answer.nomination {
                 diagnosis.post_filter = Some(answer.message);
-                return Some(nomination);
+                return (Some(nomination), true);
             }
+            keeps |= answer.keeps_nomination;
             said.push(answer.message);
         }
         if !said.is_empty() {
             diagnosis.post_filter = Some(said.join(", "));
         }
-        None
+        (None, keeps)
     }
 
     /// Decisions about volumes count from now on.

@@ -19,10 +19,9 @@ pub struct Demand {
     pub nonzero_milli_cpu: i64,
     /// Memory for scores: a container without a request counts 200 MiB.
     pub nonzero_memory: i64,
-    /// CPU of a pod that is to be placed, for scores: as above, also where the pod asks as a whole.
-    pub scored_milli_cpu: i64,
-    /// Memory of a pod that is to be placed, for scores.
-    pub scored_memory: i64,
+    /// For the scores of a pod that is to be placed: as above, and as if the pod asked for nothing as a whole. Kubernetes'
+    /// NodeResourcesFit reckons so.
+    pub scored: Resources,
 }
 
 const DEFAULT_MILLI_CPU: i64 = 100;
@@ -31,35 +30,30 @@ const DEFAULT_MEMORY: i64 = 200 << 20;
 impl Demand {
     /// What the pod takes.
     pub fn of(pod: &Pod) -> Self {
-        let requests = requests(pod, &ResourceList::new());
+        let requests = requests(pod, &ResourceList::new(), true);
         let sets_pod_level =
             pod.spec.resources.as_ref().is_some_and(|it| it.requests.keys().any(|it| is_pod_level(it)));
         let defaults = ResourceList::from([
             ("cpu".into(), Quantity::new_milli(DEFAULT_MILLI_CPU, Format::DecimalSi)),
             ("memory".into(), Quantity::new(DEFAULT_MEMORY, Format::BinarySi)),
         ]);
-        let amounts = |missing: &ResourceList| {
-            let nonzero = self::requests(pod, missing);
-            let amount = |name: &str| nonzero.get(name).cloned().unwrap_or_default();
-            (amount("cpu").milli_value(), amount("memory").value())
-        };
-        let scored = amounts(&defaults);
+        let scored = self::requests(pod, &defaults, false);
         // A pod that asks as a whole gets defaults only for what it asks nothing of.
         let mut missing = defaults;
         missing.retain(|name, _| !(sets_pod_level && requests.contains_key(name)));
-        let nonzero = if sets_pod_level { amounts(&missing) } else { scored };
+        let nonzero = if sets_pod_level { self::requests(pod, &missing, true) } else { scored.clone() };
+        let amount = |name: &str| nonzero.get(name).cloned().unwrap_or_default();
         Demand {
             requests: Resources::of(&requests),
-            nonzero_milli_cpu: nonzero.0,
-            nonzero_memory: nonzero.1,
-            scored_milli_cpu: scored.0,
-            scored_memory: scored.1,
+            nonzero_milli_cpu: amount("cpu").milli_value(),
+            nonzero_memory: amount("memory").value(),
+            scored: Resources::of(&scored),
         }
     }
 }
 
-/// The pod's requests; `missing` stands for what containers do not ask for.
-fn requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
+/// The pod's requests; `missing` stands for what containers do not ask for, `pod_level` for what the pod asks as a whole.
+fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList {
     let spec = &pod.spec;
     let with_missing = |own: Cow<'_, ResourceList>| {
         let mut own = own;
@@ -102,7 +96,7 @@ fn requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
     } else {
         of_containers(spec, wanted)
     };
-    if let Some(resources) = &spec.resources {
+    if pod_level && let Some(resources) = &spec.resources {
         replace(&mut sum, &resources.requests);
     }
     add(&mut sum, &spec.overhead);

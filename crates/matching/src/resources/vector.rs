@@ -96,7 +96,7 @@ impl Resources {
 }
 
 /// An extended resource, huge pages, a prefixed native resource, or volumes of a driver.
-fn is_scalar(name: &str) -> bool {
+pub fn is_scalar(name: &str) -> bool {
     is_extended(name)
         || name.starts_with("hugepages-")
         || name.contains("kubernetes.io/")

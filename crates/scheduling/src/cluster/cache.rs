@@ -3,7 +3,7 @@
 //! A pod is *assumed* from the moment it is given a node until the API confirms it: it takes room, and what the API says of
 //! it meanwhile is older than what is known here. Pods on nodes that are not known wait until the node is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api::json::Text;
@@ -11,6 +11,7 @@ use api::json::Text;
 use super::node::{NodeId, NodeInfo, NodeObject};
 use super::node_order;
 use super::pod::PodInfo;
+use super::shape::{Shape, ShapeId};
 
 /// Nodes and the pods on them.
 #[derive(Debug, Default)]
@@ -23,11 +24,26 @@ pub struct Cache {
     pods: HashMap<Text, Placed>,
     /// Pods on nodes that are not known, by the node's name.
     orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
+    /// Where the pods of each shape are.
+    shapes: HashMap<ShapeId, (Arc<Shape>, BTreeMap<NodeId, ShapeCount>)>,
+    /// The size of each image as it was first seen, and on how many nodes it is.
+    images: HashMap<Text, (i64, usize)>,
+    /// How many pods use a claim, by namespace and name.
+    claims: HashMap<(Text, Text), usize>,
     last_generation: u64,
     /// Changes with every pod that comes or goes and every node that is added, changed or removed.
     pods_version: u64,
     /// Changes with every node whose images change, and with the number of nodes.
     images_version: u64,
+}
+
+/// How many pods of a shape are on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShapeCount {
+    /// All of them.
+    pub all: u32,
+    /// Those that are going.
+    pub deleting: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -77,6 +93,21 @@ impl Cache {
         (self.pods.len(), self.pods.values().filter(|placed| placed.is_assumed).count())
     }
 
+    /// Where the pods of each shape are.
+    pub fn shapes(&self) -> impl Iterator<Item = (&Arc<Shape>, &BTreeMap<NodeId, ShapeCount>)> {
+        self.shapes.values().map(|(shape, nodes)| (shape, nodes))
+    }
+
+    /// The size of an image, and on how many nodes it is.
+    pub fn image(&self, name: &str) -> Option<(i64, usize)> {
+        self.images.get(name).copied()
+    }
+
+    /// Whether a pod on a node uses a claim.
+    pub fn is_claim_used(&self, namespace: &Text, claim: &Text) -> bool {
+        self.claims.contains_key(&(namespace.clone(), claim.clone()))
+    }
+
     /// Changes with every pod and node.
     pub fn pods_version(&self) -> u64 {
         self.pods_version
@@ -99,6 +130,8 @@ impl Cache {
             self.touch(id);
             if old.images != object.images {
                 self.images_version = self.images_version.wrapping_add(1);
+                self.forget_images(&old);
+                self.add_images(&object);
             }
             if node_order::zone(&old.matching.labels) != node_order::zone(&object.matching.labels) {
                 self.reorder();
@@ -106,8 +139,10 @@ impl Cache {
             return Some(old);
         }
         let id = self.free.pop().unwrap_or(NodeId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        self.add_images(&object);
         let mut node = NodeInfo::new(id, object);
         for pod in self.orphans.remove(&name).unwrap_or_default() {
+            self.count(&pod, id, true);
             node.add_pod(pod);
         }
         match self.slots.get_mut(id.index()) {
@@ -126,6 +161,10 @@ impl Cache {
         let id = self.by_name.remove(name)?;
         let node = self.slots.get_mut(id.index())?.take()?;
         self.free.push(id);
+        self.forget_images(&node.object);
+        for pod in &node.pods {
+            self.count(pod, id, false);
+        }
         if !node.pods.is_empty() {
             self.orphans.insert(name.into(), node.pods);
         }
@@ -152,6 +191,7 @@ impl Cache {
                 if let Some(Some(node)) = self.slots.get_mut(id.index()) {
                     node.add_pod(pod.clone());
                 }
+                self.count(&pod, id, true);
                 self.touch(id);
             }
             None => self.orphans.entry(pod.node_name.clone()).or_default().push(pod.clone()),
@@ -169,6 +209,7 @@ impl Cache {
                 if let Some(Some(node)) = self.slots.get_mut(id.index()) {
                     node.remove_pod(uid);
                 }
+                self.count(&placed.pod, id, false);
                 self.touch(id);
             }
             None => {
@@ -181,6 +222,50 @@ impl Cache {
             }
         }
         Some(placed.pod)
+    }
+
+    /// Keeps the counts by shape and claim.
+    fn count(&mut self, pod: &PodInfo, id: NodeId, comes: bool) {
+        let (_, nodes) = self.shapes.entry(pod.shape.id).or_insert_with(|| (pod.shape.clone(), BTreeMap::new()));
+        let here = nodes.entry(id).or_default();
+        let step = |number: u32| if comes { number.saturating_add(1) } else { number.saturating_sub(1) };
+        here.all = step(here.all);
+        if pod.is_deleting {
+            here.deleting = step(here.deleting);
+        }
+        if here.all == 0 {
+            nodes.remove(&id);
+            if nodes.is_empty() {
+                self.shapes.remove(&pod.shape.id);
+            }
+        }
+        let volumes = pod.shape.spec().volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        for volume in volumes {
+            let name = (pod.shape.namespace().clone(), volume.claim_name.clone());
+            let users = self.claims.entry(name.clone()).or_default();
+            *users = if comes { users.saturating_add(1) } else { users.saturating_sub(1) };
+            if *users == 0 {
+                self.claims.remove(&name);
+            }
+        }
+    }
+
+    fn add_images(&mut self, object: &NodeObject) {
+        for (name, size) in &object.images {
+            let (_, nodes) = self.images.entry(name.clone()).or_insert((*size, 0));
+            *nodes = nodes.saturating_add(1);
+        }
+    }
+
+    fn forget_images(&mut self, object: &NodeObject) {
+        for (name, _) in &object.images {
+            if let Some((_, nodes)) = self.images.get_mut(name) {
+                *nodes = nodes.saturating_sub(1);
+                if *nodes == 0 {
+                    self.images.remove(name);
+                }
+            }
+        }
     }
 
     fn touch(&mut self, id: NodeId) {

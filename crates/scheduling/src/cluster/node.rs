@@ -31,7 +31,7 @@ pub struct NodeObject {
     pub unschedulable: bool,
     /// What pods can have of it.
     pub allocatable: Resources,
-    /// The images that it has, by every name, and their sizes.
+    /// The images that it has, by every name, and their sizes. INVARIANT: sorted by name.
     pub images: Vec<(Text, i64)>,
     /// What its agent can do.
     pub declared_features: Vec<Text>,
@@ -64,11 +64,15 @@ impl NodeObject {
     /// What the API says of a node.
     pub fn new(node: &Node, matcher: &Matcher) -> Self {
         let images = node.status.images.iter();
+        let images = images.flat_map(|image| image.names.iter().map(|name| (name.clone(), image.size_bytes)));
+        let mut images: Vec<(Text, i64)> = images.collect();
+        images.sort();
+        images.dedup_by(|right, left| right.0 == left.0);
         NodeObject {
             matching: matcher.node(node),
             unschedulable: node.spec.unschedulable,
             allocatable: Resources::of(&node.status.allocatable),
-            images: images.flat_map(|image| image.names.iter().map(|name| (name.clone(), image.size_bytes))).collect(),
+            images,
             declared_features: node.status.declared_features.clone(),
             annotations: node.metadata.annotations.clone(),
             conditions: node
@@ -83,6 +87,11 @@ impl NodeObject {
     /// Its name.
     pub fn name(&self) -> &Text {
         &self.matching.name
+    }
+
+    /// Whether the node has an image.
+    pub fn has_image(&self, name: &str) -> bool {
+        self.images.binary_search_by(|(known, _)| known.as_str().cmp(name)).is_ok()
     }
 
     /// What an update means to waiting pods. To cordon a node helps nobody.

@@ -112,11 +112,11 @@ kinds! {
     /// The storage drivers of a node.
     CsiNode(CSINode) in csi_nodes: Volumes, Some(Resource::CSINode), |old, new| Change::CsiNode { old, new };
     /// A storage driver.
-    CsiDriver(CSIDriver) in csi_drivers: Volumes, Some(Resource::CSIDriver), |_, _| Change::Other;
+    CsiDriver(CSIDriver) in csi_drivers: Volumes, Some(Resource::CSIDriver), |old, new| Change::CsiDriver { old, new };
     /// How much storage there is in a part of the cluster.
-    CsiStorageCapacity(CSIStorageCapacity) in csi_storage_capacities: Volumes, Some(Resource::CSIStorageCapacity), |_, _| Change::Other;
+    CsiStorageCapacity(CSIStorageCapacity) in csi_storage_capacities: Volumes, Some(Resource::CSIStorageCapacity), |old, new| Change::CsiStorageCapacity { old, new };
     /// A volume on a node.
-    VolumeAttachment(VolumeAttachment) in volume_attachments: Volumes, Some(Resource::VolumeAttachment), |_, _| Change::Other;
+    VolumeAttachment(VolumeAttachment) in volume_attachments: Volumes, Some(Resource::VolumeAttachment), |old, new| Change::VolumeAttachment { old, new };
     /// A namespace.
     Namespace(Namespace) in namespaces: Selectors, None, |_, _| Change::Other;
     /// Pods under one name.

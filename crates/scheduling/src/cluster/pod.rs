@@ -48,7 +48,7 @@ pub struct PodInfo {
     /// The claims that were made for its `resourceClaims`, by their names there.
     pub generated_claims: Vec<(Text, Option<Text>)>,
     /// What it takes of its node, where that is not what its shape says: it is being resized.
-    resized: Option<Arc<Demand>>,
+    pub(crate) resized: Option<Arc<Demand>>,
 }
 
 impl PodInfo {
@@ -125,7 +125,7 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     if old.generated_claims != new.generated_claims {
         action = action.or(Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     }
-    action
+    if action.is_empty() { Action::UPDATE } else { action }
 }
 
 impl Deref for PodInfo {

@@ -12,6 +12,7 @@ use api::core::v1::{Pod, PodSpec, Volume};
 use api::json::Text;
 use api::meta::v1::{OwnerReference, StringMap};
 use matching::host_ports::{self, HostPort};
+use matching::pod_affinity::PodAffinity;
 use matching::resources::Demand;
 use matching::{Matcher, PodMatcher};
 
@@ -31,6 +32,8 @@ pub struct Shape {
     pub demand: Demand,
     /// The ports of the host that it takes.
     pub ports: Vec<HostPort>,
+    /// Its rules about other pods.
+    pub affinity: PodAffinity,
 }
 
 /// What makes two pods alike.
@@ -120,6 +123,7 @@ fn has_say(volume: &Volume) -> bool {
         || volume.rbd.is_some()
         || volume.azure_disk.is_some()
         || volume.csi.is_some()
+        || volume.image.is_some()
 }
 
 impl Shapes {
@@ -138,6 +142,7 @@ impl Shapes {
             matcher: matcher.pod(&key.spec),
             demand: Demand::of(&wanted),
             ports: host_ports::of_pod(&key.spec).collect(),
+            affinity: PodAffinity::new(&key.spec, &key.namespace),
             key,
         });
         bucket.push(Arc::downgrade(&shape));

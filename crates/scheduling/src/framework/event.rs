@@ -6,7 +6,7 @@ use std::fmt;
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::resource::v1::DeviceClass;
-use api::storage::v1::{CSINode, StorageClass};
+use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 use crate::cluster::{NodeObject, PodInfo};
 
@@ -73,6 +73,18 @@ pub enum Change<'c> {
     CsiNode {
         old: Option<&'c CSINode>,
         new: Option<&'c CSINode>,
+    },
+    CsiDriver {
+        old: Option<&'c CSIDriver>,
+        new: Option<&'c CSIDriver>,
+    },
+    CsiStorageCapacity {
+        old: Option<&'c CSIStorageCapacity>,
+        new: Option<&'c CSIStorageCapacity>,
+    },
+    VolumeAttachment {
+        old: Option<&'c VolumeAttachment>,
+        new: Option<&'c VolumeAttachment>,
     },
     DeviceClass {
         old: Option<&'c DeviceClass>,
@@ -149,8 +161,10 @@ impl Action {
     pub const UPDATE_POD_TOLERATION: Action = Action(1 << 11);
     pub const UPDATE_POD_SCHEDULING_GATES_ELIMINATED: Action = Action(1 << 12);
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Action = Action(1 << 13);
-    /// Any change to an object that is neither pod nor node.
+    /// A change to an object that is neither pod nor node, or one to a pod that is none of the above.
     pub const UPDATE: Action = Action(1 << 14);
+    /// Any change to a pod.
+    pub const UPDATE_ANY_POD: Action = Action(0x7f00);
 
     /// Both.
     #[must_use]

@@ -3,6 +3,7 @@
 //! Divisions are of whole numbers, per resource and again over the weights, as in Kubernetes.
 
 use api::json::Text;
+use matching::resources::is_scalar;
 
 use super::args::{ArgsError, invalid};
 use crate::cluster::{NodeInfo, PodInfo};
@@ -30,12 +31,13 @@ pub(super) struct StrategyArgs {
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RatioArgs {
-    shape: Vec<ShapePoint>,
+    shape: Vec<ShapeArgs>,
 }
 
+/// A point of a function from utilization to score.
 #[derive(Debug, Clone, Copy, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ShapePoint {
+pub(super) struct ShapeArgs {
     #[serde(default)]
     utilization: i64,
     #[serde(default)]
@@ -97,7 +99,10 @@ impl Strategy {
             "MostAllocated" => Kind::MostAllocated,
             "RequestedToCapacityRatio" => {
                 let points = args.requested_to_capacity_ratio.unwrap_or_default().shape;
-                Kind::RequestedToCapacityRatio(shape(&points)?)
+                Kind::RequestedToCapacityRatio(ShapeArgs::scaled(
+                    &points,
+                    "scoringStrategy.requestedToCapacityRatio.shape",
+                )?)
             }
             other => return Err(invalid("scoringStrategy.type", other, "is not a scoring strategy")),
         };
@@ -151,8 +156,8 @@ pub(super) fn used<'n>(
             name => node.requested.get(name),
         };
         let asked = asked(spec, pod, nonzero);
-        // What the pod does not ask for and the node does not have stays out of the sum.
-        if allocatable == 0 {
+        // What the node does not have stays out of the sum, and extended resources that the pod does not ask for.
+        if allocatable == 0 || (asked == 0 && is_scalar(&spec.name)) {
             return Use { allocated: 0, requested: 0, allocatable: 0 };
         }
         Use { allocated, requested: allocated.saturating_add(asked), allocatable }
@@ -162,23 +167,21 @@ pub(super) fn used<'n>(
 /// What a pod asks for.
 pub(super) fn asked(spec: &ResourceSpec, pod: &PodInfo, nonzero: bool) -> i64 {
     let demand = pod.demand();
-    match spec.name.as_str() {
-        "cpu" if nonzero => demand.scored_milli_cpu,
-        "memory" if nonzero => demand.scored_memory,
-        name => demand.requests.get(name),
-    }
+    if nonzero { demand.scored.get(&spec.name) } else { demand.requests.get(&spec.name) }
 }
 
-fn share(part: i64, whole: i64) -> i64 {
+/// A part of a whole, in percent.
+pub(super) fn share(part: i64, whole: i64) -> i64 {
     part.saturating_mul(MAX_NODE_SCORE).checked_div(whole).unwrap_or(0)
 }
 
-/// Half away from zero; both are positive.
-fn rounded(sum: i64, weights: i64) -> i64 {
+/// A quotient, half away from zero; both are positive.
+pub(super) fn rounded(sum: i64, weights: i64) -> i64 {
     sum.saturating_mul(2).saturating_add(weights).checked_div(weights.saturating_mul(2)).unwrap_or(0)
 }
 
-fn linear(points: &[(i64, i64)], at: i64) -> i64 {
+/// The value of a function that is linear between points.
+pub(super) fn linear(points: &[(i64, i64)], at: i64) -> i64 {
     let mut before: Option<(i64, i64)> = None;
     for &(utilization, score) in points {
         if at <= utilization {
@@ -194,28 +197,30 @@ fn linear(points: &[(i64, i64)], at: i64) -> i64 {
 /// The highest score that users write.
 const MAX_CUSTOM_SCORE: i64 = 10;
 
-fn shape(points: &[ShapePoint]) -> Result<Vec<(i64, i64)>, ArgsError> {
-    let field = "scoringStrategy.requestedToCapacityRatio.shape";
-    if points.is_empty() {
-        return Err(invalid(field, "[]", "at least one point must be specified"));
+impl ShapeArgs {
+    /// The points, with scores up to [`MAX_NODE_SCORE`].
+    pub(super) fn scaled(points: &[ShapeArgs], field: &str) -> Result<Vec<(i64, i64)>, ArgsError> {
+        if points.is_empty() {
+            return Err(invalid(field, "[]", "at least one point must be specified"));
+        }
+        let mut last = None;
+        let mut scaled = Vec::with_capacity(points.len());
+        for (index, point) in points.iter().enumerate() {
+            let at = format!("{field}[{index}]");
+            if !(0..=100).contains(&point.utilization) {
+                return Err(invalid(&format!("{at}.utilization"), point.utilization, "not in valid range [0-100]"));
+            }
+            if last.is_some_and(|last| last >= point.utilization) {
+                let why = "utilization values must be sorted in increasing order";
+                return Err(invalid(&format!("{at}.utilization"), point.utilization, why));
+            }
+            if !(0..=MAX_CUSTOM_SCORE).contains(&point.score) {
+                return Err(invalid(&format!("{at}.score"), point.score, "not in valid range [0-10]"));
+            }
+            last = Some(point.utilization);
+            let factor = MAX_NODE_SCORE.checked_div(MAX_CUSTOM_SCORE).unwrap_or(1);
+            scaled.push((point.utilization, point.score.saturating_mul(factor)));
+        }
+        Ok(scaled)
     }
-    let mut last = None;
-    let mut scaled = Vec::with_capacity(points.len());
-    for (index, point) in points.iter().enumerate() {
-        let at = format!("{field}[{index}]");
-        if !(0..=100).contains(&point.utilization) {
-            return Err(invalid(&format!("{at}.utilization"), point.utilization, "not in valid range [0-100]"));
-        }
-        if last.is_some_and(|last| last >= point.utilization) {
-            let why = "utilization values must be sorted in increasing order";
-            return Err(invalid(&format!("{at}.utilization"), point.utilization, why));
-        }
-        if !(0..=MAX_CUSTOM_SCORE).contains(&point.score) {
-            return Err(invalid(&format!("{at}.score"), point.score, "not in valid range [0-10]"));
-        }
-        last = Some(point.utilization);
-        let factor = MAX_NODE_SCORE.checked_div(MAX_CUSTOM_SCORE).unwrap_or(1);
-        scaled.push((point.utilization, point.score.saturating_mul(factor)));
-    }
-    Ok(scaled)
 }

@@ -44,8 +44,13 @@ impl Scheduler {
 
     /// A pod is gone.
     pub fn remove_pod(&mut self, uid: &str, now: Duration) {
+        let nominated = self.cluster.nominated.node_of(uid).cloned();
         self.cluster.nominated.remove(uid);
-        self.queue.remove(uid);
+        if let (Some(queued), Some(node)) = (self.queue.remove(uid), nominated) {
+            // The room that was kept for it is free.
+            let kept = PodInfo { nominated_node: node, ..queued.pod.as_ref().clone() };
+            self.assigned_pod_gone(&kept, now);
+        }
         if let Some(binding) = self.binding.remove(uid) {
             self.take_back(&binding.writes);
         }

@@ -58,6 +58,8 @@ pub struct Unplaced {
     pub message: String,
     /// Where room is being made: the caller deletes the victims and sets `status.nominatedNodeName`.
     pub nomination: Option<Nomination>,
+    /// Room that is being made already is still needed; otherwise `status.nominatedNodeName` is cleared.
+    pub keeps_nomination: bool,
     /// The plugins that rejected it.
     pub plugins: Vec<&'static str>,
 }

@@ -8,6 +8,10 @@ use matching::Features;
 use super::*;
 
 const START: Duration = Duration::from_secs(1000);
+const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+                      1 No preemption victims found for incoming pod.";
+const NO_TAINT: &str = "0/1 nodes are available: 1 node(s) had untolerated taint {v: 1.1.0}. \
+                        preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
 
 fn scheduler() -> Scheduler {
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
@@ -73,7 +77,8 @@ fn a_pod_that_fits_nowhere_waits_for_the_change_that_helps() {
     scheduler.set_pod(&pod("a", "2", ""), START);
     assert_eq!(
         unplaced(&mut scheduler, START),
-        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}."
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. \
+         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     );
     // A label does not help, neither does more memory.
     let mut labeled = node("tainted", "8", dedicated);
@@ -105,7 +110,7 @@ fn a_binding_that_fails_gives_the_room_back() {
     scheduler.set_pod(&pod("a", "1", ""), START);
     placed(&mut scheduler, START);
     scheduler.set_pod(&pod("b", "1", ""), START);
-    assert_eq!(unplaced(&mut scheduler, START), "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(unplaced(&mut scheduler, START), NO_CPU);
     scheduler.binding_failed("a", START);
     // The other pod was woken; the one that failed must wait out its back-off.
     assert_eq!(placed(&mut scheduler, START).0, "b");
@@ -169,7 +174,7 @@ fn pods_of_other_schedulers_are_left_alone_but_count() {
     assert!(scheduler.schedule_one(START).is_none());
     scheduler.set_pod(&pod("a", "1", r#", "schedulerName": "other", "nodeName": "only""#), START);
     scheduler.set_pod(&pod("b", "1", ""), START);
-    assert_eq!(unplaced(&mut scheduler, START), "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(unplaced(&mut scheduler, START), NO_CPU);
 }
 
 #[test]
@@ -179,7 +184,7 @@ fn an_expression_is_asked_by_filter_and_hint() {
     let asks = r#", "tolerations": [{"expression": "taint.key == 'v' && semver(taint.value).isGreaterThan(semver('1.2.0'))"}]"#;
     scheduler.set_node(&node("n", "4", &version("1.1.0")), START);
     scheduler.set_pod(&pod("a", "1", asks), START);
-    assert_eq!(unplaced(&mut scheduler, START), "0/1 nodes are available: 1 node(s) had untolerated taint {v: 1.1.0}.");
+    assert_eq!(unplaced(&mut scheduler, START), NO_TAINT);
     scheduler.set_node(&node("n", "4", &version("1.2.0")), START);
     assert_eq!(scheduler.lengths().unschedulable, 1);
     scheduler.set_node(&node("n", "4", &version("not a version")), START);
