@@ -18,6 +18,12 @@ object! {
         pub allowed_topologies: Vec<TopologySelectorTerm>,
     }
 
+    /// How volumes are to be tuned.
+    pub struct VolumeAttributesClass("storage.k8s.io", "v1") {
+        pub driver_name: Text,
+        pub parameters: StringMap,
+    }
+
     /// The storage drivers of a node.
     pub struct CSINode("storage.k8s.io", "v1") {
         pub spec: CsiNodeSpec,
