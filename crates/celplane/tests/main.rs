@@ -13,6 +13,7 @@
 
 mod cel;
 mod client;
+mod controllers;
 mod etcd;
 mod fleet;
 mod killed;
@@ -22,6 +23,7 @@ mod kubectl_commands;
 mod kubectl_identity;
 mod live;
 mod offline;
+mod one_verdict;
 mod printer_columns;
 mod python_client;
 
