@@ -74,6 +74,8 @@ pub struct Options {
     pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the last changes, which watchers can go on from, may take in memory.
+    pub watch_history_bytes_max: usize,
     /// What the health checks call the store.
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
@@ -101,6 +103,7 @@ impl Default for Options {
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            watch_history_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
             service_addresses: AddressRange::default(),
@@ -159,7 +162,7 @@ impl Server {
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
         bootstrap::create(&*store, options.service_addresses).await?;
-        let cache = Cache::start(store.clone(), opened).await?;
+        let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
             tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));

@@ -11,6 +11,7 @@ mod compare;
 mod driver;
 mod kubelet;
 mod mask;
+mod nodes;
 mod record;
 
 use std::collections::BTreeMap;
@@ -68,4 +69,25 @@ async fn replay(files: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_workloads_agree() {
     replay(&["deployment", "replicaset", "replicationcontroller"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_housekeeping_agrees() {
+    replay(&[
+        "clusterrole-aggregation",
+        "disruption",
+        "endpointslice",
+        "ephemeral-volume",
+        "garbage-collector",
+        "namespace",
+        "pvc-pv-protection",
+        "serviceaccount",
+        "token-cleaner",
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_nodes_agree() {
+    replay(&["daemonset", "node-lifecycle", "taint-eviction"]).await;
 }

@@ -239,6 +239,30 @@ impl<T: Read> Objects<T> {
         self.write(Method::PUT, &self.resource.path(namespace, name, "status"), object).await
     }
 
+    /// What stands below an object, such as `scale`.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] and others.
+    pub async fn get_below(&self, namespace: &str, name: &str, subresource: &str) -> Result<Value, Error> {
+        let path = self.resource.path(namespace, name, subresource);
+        self.answer(Method::GET, &path, "", String::new()).await
+    }
+
+    /// Replaces what stands below an object, such as `finalize`, `approval` or `scale`.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn update_below(
+        &self,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let path = self.resource.path(namespace, name, subresource);
+        self.answer(Method::PUT, &path, "application/json", api::json::to_string(body)).await
+    }
+
     /// Changes parts of an object, or of its `subresource` if that is not empty.
     ///
     /// # Errors

@@ -9,26 +9,48 @@
 //! - [`ownership`]: who controls what, adoption and release; [`pods`]: what all who own pods ask of them.
 //! - [`edit`], [`hash`], [`history`]: small changes to whole documents, short names for them, and templates as they were.
 //! - [`placement`]: what those share that look at pods on nodes.
-//! - [`manager`]: the list of controllers, and which of them run; [`settings`]: what its flags say beyond that.
+//! - [`manager`]: the list of controllers, and which of them run.
+//! - [`settings`]: what the manager's flags say.
 //!
-//! The controllers: [`daemonset`], [`deployment`], [`node_lifecycle`], [`replicaset`], [`replicationcontroller`],
-//! [`taint_eviction`].
+//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`daemonset`],
+//! [`node_lifecycle`], [`taint_eviction`].
+//!
+//! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
+//! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
+//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
 
 pub mod action;
+pub mod clusterrole_aggregation;
+mod conditions;
 pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
 pub mod edit;
+pub mod endpoints;
+pub mod endpointslice;
+pub mod endpointslice_mirroring;
+pub mod ephemeral_volume;
 pub mod executor;
 pub mod expectations;
+pub mod garbage_collector;
 pub mod hash;
 pub mod history;
 pub mod manager;
+mod metadata;
+pub mod namespace;
 pub mod node_lifecycle;
+mod outcome;
 pub mod ownership;
 pub mod placement;
+pub mod pod_garbage_collector;
 pub mod pods;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod root_ca_publisher;
+pub mod service_account;
+mod services;
 pub mod settings;
 pub mod taint_eviction;
+pub mod token_cleaner;
+pub mod volume_protection;

@@ -232,8 +232,8 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
     }
     call.wait_for_now().await?;
     let revision = call.server.cache.revision();
-    let snapshot =
-        call.cache().list(&call.range(), None, revision, |key, object| selection.matches_served(key, object));
+    let found = call.cache().find(&call.interest(&selection), revision);
+    let snapshot = list::select(&call.range(), found, None, &selection).await;
     for (key, _) in &snapshot.objects {
         let name = key.rsplit('/').next().unwrap_or_default().to_owned();
         let target = Target { name, ..call.target.clone() };

@@ -1,6 +1,7 @@
 //! A cluster in one process: server, controllers, a scheduler that only binds, and simulated nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
@@ -12,10 +13,14 @@ use serde_json::{Value, json};
 use store::{Embedded, Store};
 
 use super::kubelet::Kubelet;
+use super::nodes::Nodes;
 use super::record::{Log, Recording};
 
 /// How many equal nodes there are.
 const NODES: usize = 5;
+
+/// What is published as `kube-root-ca.crt`.
+const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 pub(crate) const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 pub(crate) const NODE: Resource = Resource::new("", "v1", "nodes", "Node");
@@ -25,6 +30,7 @@ pub(crate) struct Cluster {
     pub(crate) server: Arc<Server>,
     pub(crate) log: Log,
     pub(crate) kubelet: Kubelet,
+    pub(crate) nodes: Nodes,
     stop: std::sync::Mutex<Option<client::Stop>>,
 }
 
@@ -45,19 +51,15 @@ impl Cluster {
         let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
         let server = Server::start(store, Options::default()).await.unwrap();
         let log = Log::default();
-        let admin = connect(&server, &log, "admin");
+        let agent = connect(&server, &log, "admin-of-nodes");
+        let nodes = Nodes::start(&agent);
         for number in 0..NODES {
             let name = format!("sim-{number}");
-            let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
-            let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-                "status": {"capacity": resources, "allocatable": resources,
-                    "conditions": [{"type": "Ready", "status": "True"}]}});
-            admin.documents(NODE).create("", &to_value(&node)).await.unwrap();
+            nodes.add(&name, &json!({"ip": format!("192.168.0.{}", number + 1)})).await;
         }
-        let kubelet = Kubelet::start(&connect(&server, &log, "admin-of-nodes"), NODES);
-        keep_alive(&connect(&server, &log, "admin-of-nodes"));
+        let kubelet = Kubelet::start(&agent, NODES);
         bind(&connect(&server, &log, "system:kube-scheduler"));
-        let cluster = Arc::new(Self { server, log, kubelet, stop: std::sync::Mutex::new(None) });
+        let cluster = Arc::new(Self { server, log, kubelet, nodes, stop: std::sync::Mutex::new(None) });
         cluster.start_controllers();
         cluster
     }
@@ -70,7 +72,7 @@ impl Cluster {
             clients: Arc::new(move |name| connect(&server, &log, name)),
             controllers: vec!["*".to_owned()],
             features: api::features::Features::default(),
-            settings: controllers::settings::Settings::default(),
+            settings: settings(),
             runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown),
         };
         tokio::spawn(controllers::manager::run(options));
@@ -80,6 +82,16 @@ impl Cluster {
     pub(crate) fn client(&self, name: &str) -> Client {
         connect(&self.server, &self.log, name)
     }
+}
+
+/// The flags that the recordings had.
+fn settings() -> controllers::settings::Settings {
+    let seconds = Duration::from_secs;
+    let mut settings = controllers::settings::Settings { root_ca: ROOT_CA.to_owned(), ..Default::default() };
+    settings.node_lifecycle.period = seconds(1);
+    settings.node_lifecycle.grace.running = seconds(12);
+    settings.node_lifecycle.rates.normal = 100.0;
+    settings
 }
 
 /// A client of the server as a user; its writes are noted.
@@ -92,22 +104,6 @@ fn connect(server: &Arc<Server>, log: &Log, name: &str) -> Client {
     Client::in_process(Recording { connection, who: who.into(), log: log.clone() }, who)
 }
 
-/// Renews the leases of the nodes, so that nobody takes them for dead.
-fn keep_alive(client: &Client) {
-    let client = client.clone();
-    tokio::spawn(async move {
-        let mut leases = vec![None; NODES];
-        loop {
-            for (number, lease) in leases.iter_mut().enumerate() {
-                let now = controllers::manager::now();
-                *lease =
-                    kubelet::heartbeat::renew(&client, lease.take(), &format!("sim-{number}"), None, now).await.ok();
-            }
-            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        }
-    });
-}
-
 /// Binds every pod that wants a node, to one node after the other.
 fn bind(client: &Client) {
     let pods = Informer::of_documents(client, PODS, client::objects::Selection::default());
@@ -115,15 +111,24 @@ fn bind(client: &Client) {
     let client = client.clone();
     tokio::spawn(async move {
         let mut next = 0;
-        while let Some((key, change)) = changes.next().await {
+        loop {
+            let (key, change) = changes.next().await;
             let _keep = &pods;
             let Change::Added(pod) = change else { continue };
             let is_bound = pod.str_at(&["spec", "nodeName"]).is_some();
             if is_bound || pod.at(&["spec", "schedulingGates"]).is_some() {
                 continue;
             }
-            let node = format!("sim-{}", next % NODES);
-            next += 1;
+            // A daemon pod names its node.
+            let named = pod.at(&["spec", "affinity", "nodeAffinity"]).map(from_value);
+            let named = named.and_then(|it| {
+                let required = &it["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+                required[0]["matchFields"][0]["values"][0].as_str().map(ToOwned::to_owned)
+            });
+            let node = named.unwrap_or_else(|| {
+                next += 1;
+                format!("sim-{}", (next - 1) % NODES)
+            });
             let binding = to_value(&json!({"apiVersion": "v1", "kind": "Binding",
                 "metadata": {"name": key.name.as_str()}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}));
             // It may be gone by now.

@@ -43,16 +43,34 @@ const KINDS: &[&str] = &[
     "/apis/resource.k8s.io/v1|resourceclaimtemplates",
 ];
 
+/// Kinds without namespace, of which those with the scenario's name are read.
+const CLUSTER_KINDS: &[&str] = &[
+    "/api/v1|namespaces",
+    "/api/v1|nodes",
+    "/api/v1|persistentvolumes",
+    "/apis/admissionregistration.k8s.io/v1|validatingadmissionpolicies",
+    "/apis/certificates.k8s.io/v1|certificatesigningrequests",
+    "/apis/rbac.authorization.k8s.io/v1|clusterroles",
+    "/apis/storage.k8s.io/v1|volumeattributesclasses",
+];
+
 struct Player<'a> {
     cluster: &'a Cluster,
     client: Client,
     namespace: String,
+    /// Whether the scenario begins without a namespace, or with its creation.
+    mode: String,
+    /// Where the record begins.
+    from: usize,
 }
 
 /// Plays a scenario; the differences, none if it agrees.
 pub(crate) async fn play(cluster: &Cluster, scenario: &Value) -> Vec<String> {
-    let namespace = scenario["id"].as_str().unwrap().to_owned();
-    let player = Player { cluster, client: cluster.client("admin"), namespace };
+    // No scenario's name is part of another's.
+    let namespace = format!("{}-q", scenario["id"].as_str().unwrap());
+    let mode = scenario["namespace"].as_str().unwrap_or_default().to_owned();
+    let from = cluster.log.len();
+    let mut player = Player { cluster, client: cluster.client("admin"), namespace, mode, from };
     player.prepare().await;
     let mut codes = Vec::new();
     for step in scenario["steps"].as_array().unwrap() {
@@ -73,15 +91,20 @@ pub(crate) async fn play(cluster: &Cluster, scenario: &Value) -> Vec<String> {
 }
 
 impl Player<'_> {
-    /// Makes the namespace and what every namespace has.
-    async fn prepare(&self) {
+    /// Makes the namespace and waits for what every namespace has.
+    async fn prepare(&mut self) {
+        if self.mode == "none" {
+            return;
+        }
         self.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": self.namespace}})).await;
-        for (path, object) in [
-            ("serviceaccounts", json!({"metadata": {"name": "default"}})),
-            ("configmaps", json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}})),
-        ] {
-            // The controllers may be faster.
-            self.send("POST", &format!("/api/v1/namespaces/{}/{path}", self.namespace), &object).await;
+        for path in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
+            let path = format!("/api/v1/namespaces/{}/{path}", self.namespace);
+            while self.get(&path).await.is_none() {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+        }
+        if self.mode.is_empty() {
+            self.from = self.cluster.log.len();
         }
     }
 
@@ -116,7 +139,7 @@ impl Player<'_> {
     /// A text of a step with its placeholders filled in.
     async fn fill(&self, text: &str) -> String {
         let mut text = text.replace("{ns}", &self.namespace);
-        let writes = self.cluster.log.of(&self.namespace);
+        let writes = self.cluster.log.of(&self.namespace, self.from);
         let is_new = |write: &&super::record::Write| write.verb == "create" && write.code == 201;
         let pods =
             writes.iter().filter(is_new).filter(|write| write.resource == "pods" && write.subresource.is_empty());
@@ -127,8 +150,12 @@ impl Player<'_> {
             let (which, after) = rest.split_once('}').unwrap();
             let (resource, name) = which.split_once('/').unwrap();
             let kind = KINDS.iter().find(|kind| kind.ends_with(&format!("|{resource}"))).unwrap();
-            let path = format!("{}/namespaces/{}/{resource}/{name}", kind.split('|').next().unwrap(), self.namespace);
-            let uid = self.get(&path).await.map(|object| object["metadata"]["uid"].as_str().unwrap().to_owned());
+            let mut uid = None;
+            for namespace in [self.namespace.as_str(), "default"] {
+                let path = format!("{}/namespaces/{namespace}/{resource}/{name}", kind.split('|').next().unwrap());
+                let found = self.get(&path).await.map(|object| object["metadata"]["uid"].as_str().unwrap().to_owned());
+                uid = uid.or(found);
+            }
             text = format!("{before}{}{after}", uid.unwrap_or_default());
         }
         text
@@ -163,36 +190,58 @@ impl Player<'_> {
                 }
                 tokio::time::sleep(Duration::from_millis(25)).await;
             }
-        } else if let Some(kubelet) = step.get("kubelet") {
-            return Err(format!("nodes cannot do {kubelet} here yet"));
+        } else if let Some(step) = step.get("kubelet") {
+            let step = serde_json::from_str(&self.fill(&step.to_string()).await).unwrap();
+            self.cluster.nodes.act(&self.cluster.kubelet, &step).await?;
         }
         Ok(())
     }
 
     /// The objects, events and writes of the namespace, masked.
     async fn outcome(&self) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
-        let log = self.cluster.log.of(&self.namespace);
+        let log = self.cluster.log.of(&self.namespace, self.from);
         let mask = Mask::new(&self.namespace, &log);
         let mut objects = Vec::new();
+        let beside = format!("{}x", self.namespace);
+        let own = if self.mode == "none" { beside.as_str() } else { self.namespace.as_str() };
+        let mut kinds: Vec<(&str, &str)> = Vec::new();
         for kind in KINDS {
+            kinds.push((kind, own));
+        }
+        for kind in CLUSTER_KINDS {
+            kinds.push((kind, ""));
+        }
+        for (kind, namespace) in kinds {
             let (root, plural) = kind.split_once('|').unwrap();
-            let Some(list) = self.get(&format!("{root}/namespaces/{}/{plural}", self.namespace)).await else {
-                continue;
-            };
+            let path = if namespace.is_empty() { root.to_owned() } else { format!("{root}/namespaces/{namespace}") };
+            let Some(list) = self.get(&format!("{path}/{plural}")).await else { continue };
             let list_kind = list["kind"].as_str().unwrap_or_default().trim_end_matches("List").to_owned();
             for mut object in list["items"].as_array().cloned().unwrap_or_default() {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                if namespace.is_empty() && (!name.contains(&self.namespace) || name == self.namespace) {
+                    continue;
+                }
                 object["kind"] = list_kind.as_str().into();
                 object["apiVersion"] = list["apiVersion"].clone();
                 objects.push(mask.object(object));
             }
         }
+        let complete = !self.mode.is_empty();
         objects.retain(|object| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let kind = object["kind"].as_str().unwrap_or_default();
-            !matches!((kind, name), ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt"))
+            complete || !matches!((kind, name), ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt"))
         });
-        let events = self.get(&format!("/api/v1/namespaces/{}/events", self.namespace)).await.unwrap_or_default();
-        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let mut events = Vec::new();
+        // Events about what has no namespace are in the default one.
+        for namespace in [self.namespace.as_str(), "default"] {
+            let list = self.get(&format!("/api/v1/namespaces/{namespace}/events")).await.unwrap_or_default();
+            let mine = |event: &&Value| {
+                let about = event["involvedObject"]["name"].as_str().unwrap_or_default();
+                namespace != "default" || about.contains(&self.namespace)
+            };
+            events.extend(list["items"].as_array().into_iter().flatten().filter(mine).cloned());
+        }
         let events = events.iter().map(|event| mask.event(event)).collect();
         let writes = log.iter().map(|write| mask.write(write)).collect();
         (objects, events, writes)

@@ -25,6 +25,12 @@ impl Mask {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let created = log.iter().filter(|it| it.verb == "create" && it.code == 201 && it.subresource.is_empty());
         let created: Vec<&Write> = created.collect();
+        let services = created.iter().filter(|write| write.resource == "services");
+        for (number, ip) in services.filter_map(|write| write.answer["spec"]["clusterIP"].as_str()).enumerate() {
+            if ip != "None" && !ip.is_empty() {
+                names.push((ip.to_owned(), format!("{{clusterIP{}}}", number + 1)));
+            }
+        }
         for write in &created {
             let metadata = &write.answer["metadata"];
             let name = metadata["name"].as_str().unwrap_or_default();
@@ -76,6 +82,7 @@ impl Mask {
         }
         let patterns = [
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "T"),
+            (r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----(\\n)?", "{pem}"),
             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-{r}"),
             (r"\bsim-\d+\b", "{node}"),
             (r"\b192\.168\.0\.\d+\b", "{hostIP}"),

@@ -31,18 +31,33 @@ pub(crate) struct Write {
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     writes: Arc<Mutex<Vec<Write>>>,
-    /// When something was last written in a namespace.
-    last: Arc<Mutex<std::collections::HashMap<String, Instant>>>,
+    /// When something was last written in a namespace, or of a name outside of the scenarios' namespaces.
+    last: Arc<Mutex<std::collections::HashMap<(String, String), Instant>>>,
+}
+
+/// Whether something of this namespace and name belongs to the scenario that is played in `own`: its namespace and the
+/// one beside it, and what has its name elsewhere.
+fn belongs(own: &str, namespace: &str, name: &str) -> bool {
+    let elsewhere = matches!(namespace, "" | "default" | "kube-system");
+    namespace == own || namespace.strip_suffix('x') == Some(own) || (elsewhere && name.contains(own))
 }
 
 impl Log {
-    pub(crate) fn of(&self, namespace: &str) -> Vec<Write> {
+    /// The writes of a scenario, from a point in the log.
+    pub(crate) fn of(&self, own: &str, from: usize) -> Vec<Write> {
         let writes = self.writes.lock().unwrap();
-        writes.iter().filter(|write| write.namespace == namespace).cloned().collect()
+        writes.iter().skip(from).filter(|write| belongs(own, &write.namespace, &write.name)).cloned().collect()
     }
 
-    pub(crate) fn quiet_for(&self, namespace: &str) -> std::time::Duration {
-        self.last.lock().unwrap().get(namespace).map_or(std::time::Duration::MAX, Instant::elapsed)
+    /// The point that the log has reached.
+    pub(crate) fn len(&self) -> usize {
+        self.writes.lock().unwrap().len()
+    }
+
+    pub(crate) fn quiet_for(&self, own: &str) -> std::time::Duration {
+        let last = self.last.lock().unwrap();
+        let newest = last.iter().filter(|((namespace, name), _)| belongs(own, namespace, name)).map(|(_, at)| at).max();
+        newest.map_or(std::time::Duration::MAX, Instant::elapsed)
     }
 
     fn add(&self, write: Write) {
@@ -50,7 +65,9 @@ impl Log {
         let counts =
             !matches!(write.resource.as_str(), "events" | "events.events.k8s.io" | "leases.coordination.k8s.io");
         if counts {
-            self.last.lock().unwrap().insert(write.namespace.clone(), Instant::now());
+            let elsewhere = matches!(write.namespace.as_str(), "" | "default" | "kube-system");
+            let name = if elsewhere { write.name.clone() } else { String::new() };
+            self.last.lock().unwrap().insert((write.namespace.clone(), name), Instant::now());
             self.writes.lock().unwrap().push(write);
         }
     }
@@ -89,9 +106,10 @@ where
             let (head, body) = response.into_parts();
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            if name.is_empty() {
+            if name.is_empty() && verb == "create" {
                 name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             }
+            let verb = if verb == "delete" && name.is_empty() { "deletecollection" } else { verb };
             let namespace = if resource == "namespaces" { name.clone() } else { namespace };
             let code = head.status.as_u16();
             log.add(Write { who, verb, resource, subresource, namespace, name, code, answer });

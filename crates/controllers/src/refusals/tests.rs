@@ -1,3 +1,5 @@
+//! Refusals, seen by those who were refused.
+
 use client::Status;
 
 use super::*;
