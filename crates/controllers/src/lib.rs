@@ -17,7 +17,8 @@
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
-//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
+//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`],
+//! [`ttl`].
 
 pub mod action;
 pub mod clusterrole_aggregation;
@@ -53,4 +54,5 @@ mod services;
 pub mod settings;
 pub mod taint_eviction;
 pub mod token_cleaner;
+pub mod ttl;
 pub mod volume_protection;

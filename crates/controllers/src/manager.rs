@@ -62,6 +62,7 @@ controllers! {
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
     "taint-eviction-controller" as "node-controller" => crate::taint_eviction::run,
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
+    "ttl-controller" as "ttl-controller" => crate::ttl::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 

@@ -138,7 +138,12 @@ impl Player<'_> {
 
     /// A text of a step with its placeholders filled in.
     async fn fill(&self, text: &str) -> String {
+        // Each scenario has a pool of nodes of its own.
         let mut text = text.replace("{ns}", &self.namespace);
+        for pool in ["p", "q"] {
+            let (from, to) = (format!(r#""sim/pool":"{pool}""#), format!(r#""sim/pool":"{pool}-{}""#, self.namespace));
+            text = text.replace(&from, &to);
+        }
         let writes = self.cluster.log.of(&self.namespace, self.from);
         let is_new = |write: &&super::record::Write| write.verb == "create" && write.code == 201;
         let pods =

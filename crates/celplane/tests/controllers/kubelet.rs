@@ -193,6 +193,7 @@ impl Kubelet {
         let mut status = json!({"phase": "Running", "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip,
             "podIPs": [{"ip": ip}], "startTime": started, "containerStatuses": containers});
         status["conditions"] = conditions(if is_ready { "" } else { "ContainersNotReady" });
+        status["observedGeneration"] = 1.into();
         status
     }
 

@@ -69,5 +69,9 @@ fn patch(pod: &Pod, now: Timestamp) -> Option<Value> {
     if pod.status.observed_generation != 0 {
         edit::set(&mut row, &["observedGeneration"], pod.metadata.generation);
     }
-    Some(api::json!({"metadata": {"uid": (pod.metadata.uid.clone())}, "status": {"conditions": [row]}}))
+    // A new condition comes last.
+    let names = pod.status.conditions.iter().map(|it| it.condition_type.as_str()).filter(|name| *name != CONDITION);
+    let order: Vec<Value> = names.chain([CONDITION]).map(|name| api::json!({"type": name})).collect();
+    let status = api::json!({"$setElementOrder/conditions": order, "conditions": [row]});
+    Some(api::json!({"metadata": {"uid": (pod.metadata.uid.clone())}, "status": status}))
 }
