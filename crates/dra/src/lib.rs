@@ -1,1 +1,3 @@
-//! Which devices satisfy which claims.
+//! Which devices satisfy which claims, and in which order sets are tried.
+
+pub mod constraints;
