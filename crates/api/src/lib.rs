@@ -11,14 +11,18 @@
 //!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
 //! - **What users see and set**: [`field`] errors, [`features`] gates, and text [as Go prints it](go_text).
 
+pub mod admissionregistration;
 pub mod age;
 pub mod apiextensions;
 pub mod apps;
+pub mod autoscaling;
 pub mod base64;
 pub mod batch;
 pub mod cbor;
+pub mod certificates;
 pub mod coordination;
 pub mod core;
+pub mod discovery;
 pub mod duration;
 pub mod features;
 pub mod field;
@@ -32,6 +36,7 @@ pub mod meta;
 pub mod names;
 pub mod policy;
 pub mod quantity;
+pub mod rbac;
 pub mod resource;
 pub mod scheduling;
 pub mod semver;
@@ -40,6 +45,7 @@ pub mod structural_schema;
 pub mod time;
 pub mod types;
 mod view;
+pub mod x509;
 pub mod yaml;
 
 pub use quantity::Quantity;

@@ -29,6 +29,7 @@ pub enum Layout {
 pub struct ParseError(String);
 
 const SECONDS_PER_DAY: i64 = 86_400;
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
 impl Timestamp {
     /// Go's zero time, which is written as null.
@@ -68,6 +69,25 @@ impl Timestamp {
         let seconds = self.to_string();
         let micros = self.nanos.checked_div(1000).unwrap_or(0);
         format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
+    }
+
+    /// The time that lies `span` later.
+    #[must_use]
+    pub fn plus(self, span: std::time::Duration) -> Self {
+        let nanos = self.nanos.saturating_add(span.subsec_nanos());
+        let (carry, nanos) = nanos.checked_sub(NANOS_PER_SECOND).map_or((0, nanos), |rest| (1, rest));
+        let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+        Self { seconds: self.seconds.saturating_add(seconds).saturating_add(carry), nanos }
+    }
+
+    /// How long it is until `later`; nothing if that has passed.
+    #[must_use]
+    pub fn until(self, later: Self) -> std::time::Duration {
+        let since = |time: Self| {
+            let seconds = time.seconds.saturating_sub(self.seconds.min(later.seconds));
+            std::time::Duration::new(u64::try_from(seconds).unwrap_or(0), time.nanos)
+        };
+        since(later).saturating_sub(since(self))
     }
 
     /// The time `seconds` later, or earlier if negative.
@@ -319,4 +339,21 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn adding_and_taking_away_agree() {
+        let start = Timestamp { seconds: 10, nanos: 700_000_000 };
+        let later = start.plus(Duration::from_millis(1500));
+        assert_eq!(later, Timestamp { seconds: 12, nanos: 200_000_000 });
+        assert_eq!(start.until(later), Duration::from_millis(1500));
+        assert_eq!(later.until(start), Duration::ZERO);
+        assert_eq!(start.plus(Duration::MAX).seconds, i64::MAX);
+    }
 }

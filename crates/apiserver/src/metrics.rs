@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     in_flight: Arc<Family<Gauge>>,
     watchers: Arc<Family<Gauge>>,
     dropped: Arc<Family<Counter>>,
+    cut_off: Arc<Family<Counter>>,
     /// Those of printer columns with expressions.
     pub(crate) columns: ColumnMetrics,
 }
@@ -78,6 +79,12 @@ impl Metrics {
                 &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"],
                 &[],
             ),
+            cut_off: registry.family(
+                "apiserver_terminated_watchers_total",
+                "[ALPHA] Counter of watchers closed due to unresponsiveness broken by resource type.",
+                &["group", "resource"],
+                &[],
+            ),
             columns: ColumnMetrics::new(&registry),
             registry,
         }
@@ -112,6 +119,11 @@ impl Metrics {
         let gauge = self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]);
         gauge.add(1);
         LongRunning(gauge)
+    }
+
+    /// Counts a watch that was ended because its client did not read.
+    pub(crate) fn watcher_cut_off(&self, group: &str, resource: &str) {
+        self.cut_off.with(&[group, resource]).increment();
     }
 
     /// All of it as Prometheus text.

@@ -74,6 +74,8 @@ pub struct Options {
     pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// What the last changes, which watchers can go on from, may take in memory.
+    pub watch_history_bytes_max: usize,
     /// What the health checks call the store.
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
@@ -101,6 +103,7 @@ impl Default for Options {
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            watch_history_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
             service_addresses: AddressRange::default(),
@@ -120,6 +123,7 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
     pub(crate) authenticator: Authenticator,
+    impersonation: impersonation::Memory,
     openapi: OnceLock<OpenApi>,
     reads: Semaphore,
     writes: Semaphore,
@@ -159,7 +163,7 @@ impl Server {
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
         bootstrap::create(&*store, options.service_addresses).await?;
-        let cache = Cache::start(store.clone(), opened).await?;
+        let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
             tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
@@ -170,7 +174,8 @@ impl Server {
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
-            authorizer: Authorizer::new(cache.clone()),
+            authorizer: Authorizer::new(&cache),
+            impersonation: impersonation::Memory::default(),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
@@ -330,11 +335,11 @@ impl Server {
             Some(target) => authorization::Request::Resource { verb: &verb, target },
             None => authorization::Request::Path { verb: &verb, path: parts.uri.path() },
         };
-        if let Ok(user) = impersonation::impersonate(&self.authorizer, user, wanted, asked) {
+        if let Ok(user) = impersonation::impersonate(&self.authorizer, &self.impersonation, user, wanted, asked) {
             return Ok(user);
         }
         self.catch_up().await;
-        impersonation::impersonate(&self.authorizer, user, wanted, asked)
+        impersonation::impersonate(&self.authorizer, &self.impersonation, user, wanted, asked)
     }
 
     /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use store::Revision;
 
+use crate::admission::{node_restriction, role_escalation};
 use crate::custom::serving::Serving;
 use crate::http::answer::Answer;
 use crate::http::negotiation::{Accepted, Form};
@@ -33,7 +34,7 @@ use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::ResourceCache;
+use crate::storage::cache::{Interest, ResourceCache};
 use crate::storage::stored::{self, Served};
 
 /// A longer name of a field manager is refused.
@@ -56,6 +57,11 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Does what the request asks for.
     pub(crate) async fn run(self, verb: Verb) -> Result<Answer> {
+        let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+        if writes && matches!(self.resource.group, "rbac.authorization.k8s.io" | "certificates.k8s.io") {
+            // What may be granted or signed depends on what was granted a moment ago.
+            self.server.catch_up().await;
+        }
         if !self.target.subresource.is_empty() {
             return subresources::run(&self, verb).await;
         }
@@ -92,6 +98,18 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Lets nodes write only what is theirs.
+    fn restrict_node(&self, subresource: &str, change: node_restriction::Change<'_>) -> Result<()> {
+        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
+        node_restriction::Attempt { server, resource, target, subresource, user }.admit(change)
+    }
+
+    /// Refuses to grant what the user does not hold.
+    fn confirm_rights(&self, object: &Value, old: Option<&Value>) -> Result<()> {
+        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
+        role_escalation::Attempt { server, resource, target, user }.confirm(object, old)
+    }
+
     fn cache(&self) -> Arc<ResourceCache> {
         self.server.cache.resource(&self.resource.prefix())
     }
@@ -107,6 +125,23 @@ impl Call<'_> {
             format!("{prefix}{}/", self.target.namespace)
         } else {
             prefix
+        }
+    }
+
+    /// The part of the resource in which everything lies that is selected.
+    fn interest(&self, selection: &Selection) -> Interest {
+        let range = self.range();
+        if let Some(name) = selection.fields.required("metadata.name")
+            && (!self.resource.namespaced || !self.target.namespace.is_empty())
+        {
+            return Interest::Key(format!("{range}{name}"));
+        }
+        let indexed = self.cache().indexed();
+        let value = indexed.and_then(|by| selection.fields.required(by.field)).filter(|value| !value.is_empty());
+        match value {
+            Some(value) => Interest::Field(value.to_owned()),
+            None if range == self.resource.prefix() => Interest::Everything,
+            None => Interest::Range(range),
         }
     }
 
@@ -296,21 +331,9 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    pub(crate) fn matches(&self, object: &Value) -> bool {
-        let nothing = api::json::Object::new();
-        let labels = crate::objects::metadata::labels(object).unwrap_or(&nothing);
-        self.labels.matches(labels) && self.fields.matches(object)
-    }
-
-    /// As [`Selection::matches`], for an object that has not been decoded.
+    /// Whether an object is selected. It is not decoded if what was taken out of it suffices.
     fn matches_served(&self, key: &str, object: &Served) -> bool {
-        if self.is_everything() {
-            return true;
-        }
-        if let Some(name) = self.fields.name() {
-            let found = key.rsplit('/').next() == Some(name);
-            return found && (self.labels.is_empty() || self.matches(&object.decode()));
-        }
-        self.matches(&object.decode())
+        (self.labels.is_empty() || self.labels.matches(object.attributes(self.fields.offered())))
+            && self.fields.matches_served(key, object)
     }
 }

@@ -54,14 +54,12 @@ fn all() -> Selection {
 async fn each_component_has_its_own_rights() {
     let (_, server) = server().await;
     let admin = admin(&server);
-    let mut node = Node::default();
-    node.metadata.name = "n1".into();
+    let node = api::json!({"metadata": {"name": "n1"}});
     admin.objects::<Node>().create("", &node).await.unwrap();
     let scheduler = client(&server, "system:kube-scheduler", &[]);
     let nodes = scheduler.objects::<Node>().list(&Selection::default()).await.unwrap();
     assert_eq!(nodes.items[0].metadata.name, "n1");
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = "mine".into();
+    let namespace = api::json!({"metadata": {"name": "mine"}});
     let error = scheduler.objects::<Namespace>().create("", &namespace).await.unwrap_err();
     assert_eq!(error.code(), 403);
     assert!(
@@ -86,7 +84,8 @@ async fn an_informer_sees_every_change_in_order_while_others_write() {
     informer.store().add_index("number", |map| vec![number_of(map).to_string().into()]);
     informer.synced().await;
     assert_eq!(informer.store().len(), 1);
-    let mut changes = informer.changes();
+    let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    informer.on_change(move |key, change| sender.send((key.clone(), change.clone())).unwrap());
     let writers = (0..WRITERS).map(|writer| {
         let maps = maps.clone();
         tokio::spawn(async move {
@@ -137,7 +136,7 @@ struct Switch {
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = Result<Response<Body>, std::io::Error>> + Send>>;
 
-impl tower_service::Service<Request<kube::client::Body>> for Switch {
+impl tower_service::Service<Request<http_body_util::Full<bytes::Bytes>>> for Switch {
     type Response = Response<Body>;
     type Error = std::io::Error;
     type Future = Answer;
@@ -146,7 +145,7 @@ impl tower_service::Service<Request<kube::client::Body>> for Switch {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<kube::client::Body>) -> Answer {
+    fn call(&mut self, request: Request<http_body_util::Full<bytes::Bytes>>) -> Answer {
         let query = request.uri().query().unwrap_or_default();
         if query.contains("watch=true") && query.contains("&resourceVersion=") {
             self.resumed.fetch_add(1, Ordering::SeqCst);
@@ -172,7 +171,7 @@ async fn an_informer_resumes_and_starts_over_when_it_was_away_for_too_long() {
     informer.synced().await;
     let mut changes = informer.changes();
     for _ in 0..3 {
-        changes.recv().await.unwrap();
+        changes.next().await;
     }
     // The server goes away, and what happens then is too old for the next one to tell.
     *switch.server.lock().unwrap() = None;
@@ -184,7 +183,7 @@ async fn an_informer_resumes_and_starts_over_when_it_was_away_for_too_long() {
     *switch.server.lock().unwrap() = Some(second.clone());
     let mut told = Vec::new();
     for _ in 0..3 {
-        let (key, change) = tokio::time::timeout(LIMIT, changes.recv()).await.unwrap().unwrap();
+        let (key, change) = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
         let kind = match change {
             Change::Added(_) => "added",
             Change::Updated { .. } => "changed",
@@ -198,7 +197,7 @@ async fn an_informer_resumes_and_starts_over_when_it_was_away_for_too_long() {
     assert!(switch.resumed.load(Ordering::SeqCst) >= 1, "it tried to resume first");
     // And it goes on.
     admin(&second).documents(CONFIG_MAPS).create("default", &config_map("late", 6)).await.unwrap();
-    let (key, _) = tokio::time::timeout(LIMIT, changes.recv()).await.unwrap().unwrap();
+    let (key, _) = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
     assert_eq!(key.to_string(), "default/late");
 }
 
@@ -210,11 +209,10 @@ async fn consumers_share_one_copy() {
     let two: Informer<Node> = informers.of(&Selection::default());
     let other: Informer<Pod> = informers.of(&Selection::default());
     informers.synced().await;
-    let mut node = Node::default();
-    node.metadata.name = "n1".into();
+    let node = api::json!({"metadata": {"name": "n1"}});
     let mut changes = one.changes();
     informers.client().objects::<Node>().create("", &node).await.unwrap();
-    changes.recv().await.unwrap();
+    changes.next().await;
     assert!(Arc::ptr_eq(&one.store().list()[0], &two.store().list()[0]));
     assert!(other.has_synced() && other.store().is_empty());
 }
@@ -234,11 +232,15 @@ async fn leaders_hand_over_and_are_replaced_when_they_vanish() {
     let lead = |name: &'static str, stop: tokio::sync::oneshot::Receiver<()>| {
         let (leaders, election) = (leaders.clone(), contender(&server, name));
         let (leads, leading) = tokio::sync::oneshot::channel();
-        let work = move |leadership: election::Leadership| async move {
+        let work = move |leadership: election::Leadership, tasks: election::Tasks| async move {
             assert_eq!(leaders.fetch_add(1, Ordering::SeqCst), 0, "two lead at a time");
             assert!(leadership.holds());
             let _ = leads.send(());
-            let _leaving = Leaving(leaders);
+            let leaving = Leaving(leaders);
+            tasks.spawn(async move {
+                let _leaving = leaving;
+                std::future::pending::<()>().await;
+            });
             std::future::pending::<()>().await;
         };
         let stop = async move {

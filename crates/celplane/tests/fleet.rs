@@ -102,7 +102,7 @@ async fn until<T: Send + Sync + 'static>(informer: &Informer<T>, holds: impl Fn(
     let mut changes = informer.changes();
     let waiting = async {
         while !holds() {
-            changes.recv().await.unwrap();
+            changes.next().await;
         }
     };
     tokio::time::timeout(LIMIT, waiting).await.expect("the objects did not become as they should be");

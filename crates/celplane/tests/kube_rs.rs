@@ -57,8 +57,9 @@ fn map(name: &str, entries: &[&str], labels: &[(&str, &str)]) -> ConfigMap {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_keeps_up_with_its_objects() {
     let cluster = Cluster::start_in(tempfile::tempdir().unwrap());
-    let connected = client::Client::from_kubeconfig(&cluster.kubeconfig(), None, "operator/1").await.unwrap();
-    let client = connected.kube().clone();
+    let file = kube::config::Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
     assert_eq!(client.apiserver_version().await.unwrap().major, "1");
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");

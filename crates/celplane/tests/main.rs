@@ -13,6 +13,7 @@
 
 mod cel;
 mod client;
+mod controllers;
 mod etcd;
 mod fleet;
 mod killed;

@@ -1,26 +1,40 @@
 //! A connection to the API server, and one request on it.
 
 use std::path::Path;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
+use http_body_util::{BodyExt as _, Full};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower_service::Service;
 
+use crate::document::Kept;
 use crate::error::{Error, Status};
 use crate::objects::Objects;
-use crate::resources::{Resource, Served};
+use crate::resources::Resource;
+use crate::transport::{AnyError, Body, InProcess, Transport};
 
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
+/// A server that asks to come back later than this is answered with the error: the caller's queue knows better.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// A connection to the API server. Cheap to clone.
+/// What is asked for.
+struct Call<'a> {
+    method: Method,
+    path: &'a str,
+    accept: &'a str,
+    content_type: &'a str,
+    body: Bytes,
+}
+
+/// A connection to the API server. Cheap to clone, and to make for a service in this process.
 #[derive(Clone)]
 pub struct Client {
-    kube: kube::Client,
+    transport: Arc<dyn Transport>,
+    /// Sent with each request: who speaks, and for whom.
+    headers: Arc<[(HeaderName, HeaderValue)]>,
 }
 
 impl std::fmt::Debug for Client {
@@ -30,20 +44,24 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
+    fn new(transport: Arc<dyn Transport>, component: &str) -> Self {
+        let agent = HeaderValue::from_str(component).unwrap_or(HeaderValue::from_static("celplane"));
+        Self { transport, headers: Arc::new([(USER_AGENT, agent)]) }
+    }
+
     /// Speaks to a service in this process, which knows who asks: the server's own, given an identity.
     ///
-    /// `component` is sent as the user agent, whose first part owns what is written. Needs a Tokio runtime.
+    /// `component` is sent as the user agent, whose first part owns what is written.
     #[must_use]
     pub fn in_process<S, B>(service: S, component: &str) -> Self
     where
-        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
         S::Error: Into<AnyError>,
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<AnyError>,
     {
-        let agent = HeaderValue::from_str(component).unwrap_or(HeaderValue::from_static("celplane"));
-        Self { kube: kube::Client::new(Named { service, agent }, "default") }
+        Self::new(Arc::new(InProcess(service)), component)
     }
 
     /// Speaks to the server that a kubeconfig names, with its current context unless another is given.
@@ -53,20 +71,26 @@ impl Client {
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>, component: &str) -> Result<Self, AnyError> {
         let file = Kubeconfig::read_from(path)?;
         let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
-        let mut config = kube::Config::from_custom_kubeconfig(file, &options).await?;
-        config.headers.push((USER_AGENT, HeaderValue::from_str(component)?));
-        Ok(Self { kube: kube::Client::try_from(config)? })
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await?;
+        Ok(Self::new(Arc::new(kube::Client::try_from(config)?), component))
     }
 
-    /// The connection as kube-rs knows it.
-    #[must_use]
-    pub fn kube(&self) -> &kube::Client {
-        &self.kube
+    /// The same connection, on which the server is asked to act as another user, as far as this one may.
+    ///
+    /// # Errors
+    /// A name that cannot stand in a header.
+    pub fn impersonating(&self, user: &str, groups: &[&str]) -> Result<Self, Error> {
+        let mut headers = self.headers.to_vec();
+        headers.push((HeaderName::from_static("impersonate-user"), header(user)?));
+        for group in groups {
+            headers.push((HeaderName::from_static("impersonate-group"), header(group)?));
+        }
+        Ok(Self { transport: self.transport.clone(), headers: headers.into() })
     }
 
-    /// All objects of a kind that there is a typed view for.
+    /// All objects of a kind, read as `T`: a typed view, or a [`Document`](crate::Document) of it.
     #[must_use]
-    pub fn objects<T: Served>(&self) -> Objects<T> {
+    pub fn objects<T: Kept>(&self) -> Objects<T> {
         Objects::new(self.clone(), T::RESOURCE)
     }
 
@@ -94,38 +118,57 @@ impl Client {
         content_type: &str,
         body: String,
     ) -> Result<Response<Body>, Error> {
-        let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
-        if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, content_type);
+        self.call(&Call { method, path, accept: "application/json", content_type, body: body.into() }).await
+    }
+
+    /// The document at a path in a form that has to be asked for.
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        let call = Call { method: Method::GET, path, accept, content_type: "", body: Bytes::new() };
+        let body = self.call(&call).await?.into_body().collect().await.map_err(Error::Transport)?;
+        Ok(body.to_bytes())
+    }
+
+    /// All requests go through here. A server that has too much to do says when to come back: that is done once.
+    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, Error> {
+        match self.attempt(call).await {
+            Err((error, Some(after))) if after <= RETRY_AFTER_MAX => {
+                tracing::debug!(method = %call.method, path = call.path, err = %error, "Waiting to ask again");
+                tokio::time::sleep(after).await;
+                self.attempt(call).await.map_err(|(error, _)| error)
+            }
+            answer => answer.map_err(|(error, _)| error),
         }
-        let request = request.body(Body::from(Bytes::from(body)))?;
-        let response = self.kube.send(request).await.map_err(Error::Transport)?;
+    }
+
+    /// One request; a refusal comes with the time to wait if the same request is welcome later.
+    async fn attempt(&self, call: &Call<'_>) -> Result<Response<Body>, (Error, Option<Duration>)> {
+        let final_error = |error| (error, None);
+        let mut request = Request::builder().method(&call.method).uri(call.path).header(ACCEPT, call.accept);
+        for (name, value) in self.headers.iter() {
+            request = request.header(name, value);
+        }
+        if !call.body.is_empty() {
+            request = request.header(CONTENT_TYPE, call.content_type);
+        }
+        let request = request.body(Full::new(call.body.clone())).map_err(|error| final_error(error.into()))?;
+        let response = self.transport.send(request).await.map_err(|error| final_error(Error::Transport(error)))?;
         let code = response.status();
         if code.is_success() {
             return Ok(response);
         }
-        let body = response.into_body().collect().await.map_err(Error::Transport)?;
-        Err(Error::Refused(Status::read(code.as_u16(), &body.to_bytes())))
+        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| final_error(Error::Transport(error)))?.to_bytes();
+        let mut status = Status::read(code.as_u16(), &body);
+        status.retry_after_seconds = status.retry_after_seconds.or(header);
+        let after = status.retry_after_seconds.filter(|_| matches!(status.code, 429 | 503)).map(Duration::from_secs);
+        Err((Error::Refused(status), after))
     }
 }
 
-/// A service whose requests say which component sends them.
-struct Named<S> {
-    service: S,
-    agent: HeaderValue,
+fn header(value: &str) -> Result<HeaderValue, Error> {
+    Ok(HeaderValue::from_str(value).map_err(http::Error::from)?)
 }
 
-impl<S: Service<Request<Body>>> Service<Request<Body>> for Named<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> S::Future {
-        request.headers_mut().insert(USER_AGENT, self.agent.clone());
-        self.service.call(request)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,9 @@
 //! group come in the server's order of preference, and a resource is preferred in the first version that has it.
 
 use api::json::{Text, Value};
-use http::header::ACCEPT;
-use http::{Method, Request};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
 
 use crate::client::Client;
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::resources::Resource;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -105,14 +101,7 @@ impl Client {
     pub async fn discover(&self) -> Result<Discovery, Error> {
         let mut discovery = Discovery::default();
         for path in ["/api", "/apis"] {
-            let request = Request::builder().method(Method::GET).uri(path).header(ACCEPT, AGGREGATED);
-            let response = self.kube().send(request.body(Body::empty())?).await.map_err(Error::Transport)?;
-            let code = response.status();
-            let body = response.into_body().collect().await.map_err(Error::Transport)?.to_bytes();
-            if !code.is_success() {
-                return Err(Error::Refused(Status::read(code.as_u16(), &body)));
-            }
-            discovery.add(&api::json::parse(&body)?);
+            discovery.add(&api::json::parse(&self.get_as(path, AGGREGATED).await?)?);
         }
         Ok(discovery)
     }

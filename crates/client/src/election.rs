@@ -3,12 +3,13 @@
 //! Who holds the lease renews it; who does not, waits until it was not renewed for its whole duration, by the waiting
 //! one's own clock, so that clocks need not agree. Follows client-go's `leaderelection`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::coordination::v1::{Lease, LeaseSpec};
 use api::time::{MicroTime, Timestamp};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -61,18 +62,88 @@ pub enum Outcome<T> {
     Stopped,
 }
 
-/// What the leader knows about its leadership.
+/// What the leader knows about its leadership. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
-    /// Nobody else leads before this.
-    until: Arc<watch::Sender<Instant>>,
+    /// Nobody else leads before this; without it, nobody else ever does.
+    until: Option<Arc<watch::Sender<Instant>>>,
 }
 
 impl Leadership {
+    /// That of the only one of its kind, who needs no lease.
+    #[must_use]
+    pub fn uncontested() -> Self {
+        Self { until: None }
+    }
+
     /// Whether this is certainly still the leader: to be asked before each step that two must not take.
     #[must_use]
     pub fn holds(&self) -> bool {
-        Instant::now() < *self.until.borrow()
+        self.until.as_ref().is_none_or(|until| Instant::now() < *until.borrow())
+    }
+
+    fn extend(&self, until: Instant) {
+        if let Some(known) = &self.until {
+            known.send_replace(until);
+        }
+    }
+}
+
+/// The tasks that a leader spawned; they end with its leadership. Clones share them.
+#[derive(Clone)]
+pub struct Tasks {
+    /// None once leadership has ended.
+    running: Arc<Mutex<Option<JoinSet<()>>>>,
+    /// The tasks that were told to end.
+    ending: Arc<Mutex<Option<JoinSet<()>>>>,
+}
+
+impl Default for Tasks {
+    /// None yet.
+    fn default() -> Self {
+        Self { running: Arc::new(Mutex::new(Some(JoinSet::new()))), ending: Arc::default() }
+    }
+}
+
+impl Tasks {
+    /// Spawns a task, unless leadership has ended.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = running.as_mut() {
+            while running.try_join_next().is_some() {}
+            running.spawn(task);
+        }
+    }
+
+    /// Ends all tasks.
+    fn end(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut running) = running {
+            running.abort_all();
+            *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        }
+    }
+
+    /// Waits until all tasks have ended: no other leader is let in before.
+    async fn ended(&self) {
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut ending) = ending {
+            ending.shutdown().await;
+        }
+    }
+}
+
+/// The time in which one leads. Its end, also by being dropped, ends all that was started in it.
+struct Leading {
+    leadership: Leadership,
+    tasks: Tasks,
+    acquired: Instant,
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.leadership.extend(self.acquired);
+        self.tasks.end();
     }
 }
 
@@ -99,8 +170,13 @@ impl Election {
 
     /// Waits until this contender leads, then does `work` for as long as it does or until `stop` is ready.
     ///
-    /// The work is dropped when leadership is lost: nothing of it runs on.
-    pub async fn lead<T, W>(mut self, stop: impl Future<Output = ()>, work: impl FnOnce(Leadership) -> W) -> Outcome<T>
+    /// The work is dropped when leadership is lost, and so are the tasks that it spawned into `tasks`: nothing of it
+    /// runs on. From then on [`Leadership::holds`] is false.
+    pub async fn lead<T, W>(
+        mut self,
+        stop: impl Future<Output = ()>,
+        work: impl FnOnce(Leadership, Tasks) -> W,
+    ) -> Outcome<T>
     where
         W: Future<Output = T>,
     {
@@ -125,15 +201,19 @@ impl Election {
         };
         info!(lease = %self.options.name, identity = %self.options.identity, "Became leader");
         let first = acquired.checked_add(self.options.lease_duration).unwrap_or(acquired);
-        let leadership = Leadership { until: Arc::new(watch::channel(first).0) };
+        let leadership = Leadership { until: Some(Arc::new(watch::channel(first).0)) };
+        let tasks = Tasks::default();
+        let leading = Leading { leadership: leadership.clone(), tasks: tasks.clone(), acquired };
         let outcome = {
-            let work = work(leadership.clone());
+            let work = work(leadership.clone(), tasks.clone());
             tokio::select! {
                 result = work => Outcome::Finished(result),
                 () = self.renew(acquired, &leadership) => Outcome::Lost,
                 () = &mut stop => Outcome::Stopped,
             }
         };
+        drop(leading);
+        tasks.ended().await;
         info!(lease = %self.options.name, identity = %self.options.identity, "Stopped leading");
         if self.options.release_at_end && outcome_is_ours(&outcome) {
             self.release().await;
@@ -151,7 +231,7 @@ impl Election {
                 Ok(Ok(true)) => {
                     renewed = started;
                     let until = started.checked_add(self.options.lease_duration).unwrap_or(started);
-                    leadership.until.send_replace(until);
+                    leadership.extend(until);
                 }
                 // Somebody else holds it.
                 Ok(Ok(false)) => return,

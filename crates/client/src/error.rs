@@ -11,7 +11,7 @@ pub enum Error {
     Refused(Status),
     /// The server cannot be reached, or the connection broke.
     #[error("the request was not answered")]
-    Transport(#[source] kube::Error),
+    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The answer is not JSON.
     #[error("the answer is not JSON")]
     Syntax(#[from] SyntaxError),

@@ -3,22 +3,28 @@
 //! An [`Informer`] opens one watch that begins with what exists (or lists first, where a server cannot do that), and goes
 //! on from the last version it saw when the watch ends. Only when that version is too old it starts over, and then tells
 //! its handlers the difference. Objects are kept once, however many read them: clone the informer, or get it from
-//! [`Informers`]. Who owns which field is dropped, because nobody reads it here.
+//! [`Informers`]. It ends with its last clone. Who owns which field is dropped, because nobody reads it here.
 
+mod changes;
 mod follow;
+mod handlers;
 mod shared;
+mod state;
 mod store;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::json::{ConvertError, Text, Value};
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use self::handlers::Handlers;
+use self::state::State;
 use crate::client::Client;
+use crate::document::Kept;
 use crate::objects::Selection;
-use crate::resources::{Resource, Served};
+use crate::resources::Resource;
 
+pub use changes::Changes;
 pub use shared::Informers;
 pub use store::Store;
 
@@ -82,52 +88,45 @@ impl<T> Change<T> {
     }
 }
 
-type Handler<T> = Box<dyn FnMut(&Key, &Change<T>) + Send>;
 /// How documents become what is kept.
-pub(crate) type Decode<T> = Arc<dyn Fn(Value) -> Result<T, ConvertError> + Send + Sync>;
+pub(crate) type Decode<T> = Arc<dyn Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync>;
 
 /// What the task that follows the collection shares with those who read.
 struct Inner<T> {
     store: Store<T>,
-    /// Taken for as long as a change is stored and told, so that a new handler neither misses nor repeats one.
-    handlers: Mutex<Vec<Handler<T>>>,
-    synced: watch::Sender<bool>,
+    handlers: Handlers<T>,
+    state: State,
+    name: String,
 }
 
-impl<T> Inner<T> {
-    fn tell(handlers: &mut [Handler<T>], key: &Key, change: &Change<T>) {
-        for handler in handlers {
-            handler(key, change);
-        }
-    }
-}
-
-/// Ends the task when the last informer that uses it is gone.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A local copy of a collection. Clones share it.
-pub struct Informer<T> {
+/// The copy, and the task that follows the collection; it ends when the last informer that uses it is gone.
+struct Running<T> {
     inner: Arc<Inner<T>>,
-    _task: Arc<Task>,
+    task: JoinHandle<()>,
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A local copy of a collection. Clones share it, and handlers are called for as long as one of them lives.
+pub struct Informer<T> {
+    running: Arc<Running<T>>,
 }
 
 impl<T> Clone for Informer<T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), _task: self._task.clone() }
+        Self { running: self.running.clone() }
     }
 }
 
-impl<T: Served> Informer<T> {
-    /// Follows a collection, as typed views.
+impl<T: Kept> Informer<T> {
+    /// Follows the collection of a kind. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, selection: Selection) -> Self {
-        Self::decoding(client, T::RESOURCE, selection, |value| api::json::from_value(&value))
+        Self::decoding(client, T::RESOURCE, selection, T::keep)
     }
 }
 
@@ -135,7 +134,7 @@ impl Informer<Value> {
     /// Follows a collection, as plain documents.
     #[must_use]
     pub fn of_documents(client: &Client, resource: Resource, selection: Selection) -> Self {
-        Self::decoding(client, resource, selection, Ok)
+        Self::decoding(client, resource, selection, |value| Ok(Arc::unwrap_or_clone(value)))
     }
 }
 
@@ -144,53 +143,85 @@ impl<T: Send + Sync + 'static> Informer<T> {
     #[must_use]
     pub fn decoding<D>(client: &Client, resource: Resource, selection: Selection, decode: D) -> Self
     where
-        D: Fn(Value) -> Result<T, ConvertError> + Send + Sync + 'static,
+        D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
-        let inner =
-            Arc::new(Inner { store: Store::new(), handlers: Mutex::new(Vec::new()), synced: watch::channel(false).0 });
+        let inner = Arc::new(Inner {
+            store: Store::new(),
+            handlers: Handlers::new(),
+            state: State::new(),
+            name: selection.describe(&resource),
+        });
         let follower = follow::Follower::new(client.clone(), resource, selection, Arc::new(decode), inner.clone());
         let task = tokio::spawn(follower.run());
-        Self { inner, _task: Arc::new(Task(task)) }
+        Self { running: Arc::new(Running { inner, task }) }
+    }
+
+    fn inner(&self) -> &Inner<T> {
+        &self.running.inner
+    }
+
+    /// What is followed, for logs and checks: the resource, and what is selected of it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner().name
     }
 
     /// The objects.
     #[must_use]
     pub fn store(&self) -> &Store<T> {
-        &self.inner.store
+        &self.inner().store
     }
 
     /// Whether everything that existed at the start is here.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        *self.inner.synced.borrow()
+        self.inner().state.has_synced()
     }
 
     /// Waits for that.
     pub async fn synced(&self) {
-        let mut synced = self.inner.synced.subscribe();
-        // An error means that nobody will ever say so, which cannot be while `self` lives.
-        let _ = synced.wait_for(|synced| *synced).await;
+        self.inner().state.synced().await;
+    }
+
+    /// Whether the copy can be trusted: everything is here, the server was heard lately, and the task lives.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn health(&self) -> Result<(), String> {
+        if self.running.task.is_finished() {
+            return Err(format!("the informer of {} has ended", self.name()));
+        }
+        self.inner().state.health().map_err(|why| format!("the informer of {} {why}", self.name()))
+    }
+
+    /// How many objects came that could not be read; they are not in the store.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.inner().state.unreadable()
     }
 
     /// Calls `handler` for every object that is here, and then for every change, in order.
     ///
-    /// It is called by the task that stores changes: it should only note what is to be done, and must not add handlers.
+    /// It is called by the task that stores changes, so it should only note what is to be done. It may add handlers, but
+    /// must not hold this informer, which would then never end.
     pub fn on_change(&self, mut handler: impl FnMut(&Key, &Change<T>) + Send + 'static) {
-        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, object) in self.inner.store.entries() {
-            handler(&key, &Change::Added(object));
-        }
-        handlers.push(Box::new(handler));
+        self.on_change_while(move |key, change| {
+            handler(key, change);
+            true
+        });
     }
 
-    /// What [`on_change`](Self::on_change) tells, to be read at leisure; what is not read is kept.
+    /// As [`on_change`](Self::on_change), until the handler answers with false.
+    pub fn on_change_while(&self, handler: impl FnMut(&Key, &Change<T>) -> bool + Send + 'static) {
+        self.inner().handlers.add(&self.inner().store, Box::new(handler));
+    }
+
+    /// What [`on_change`](Self::on_change) tells, to be read at leisure: what is not read is joined by key, so that no
+    /// more waits than there are objects.
     #[must_use]
-    pub fn changes(&self) -> mpsc::UnboundedReceiver<(Key, Change<T>)> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.on_change(move |key, change| {
-            // An error means that nobody reads any more.
-            let _ = sender.send((key.clone(), change.clone()));
-        });
+    pub fn changes(&self) -> Changes<T> {
+        let (sender, receiver) = changes::channel();
+        self.on_change_while(move |key, change| sender.send(key, change));
         receiver
     }
 }

@@ -2,30 +2,41 @@
 //!
 //! - [`Client`]: over the network from a kubeconfig, or straight into the server's service when both share a process.
 //!   Either way each component has an identity and passes authentication, authorization and admission.
-//! - [`resources`] and [`objects`]: get, list, create, update, patch and delete, with typed views or plain documents.
+//! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
+//! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
 //! - [`discovery`]: which resources there are, custom ones too.
 //! - [`informer`]: a local copy of a collection that follows its changes, shared by all who read it.
 //! - [`queue`]: keys to work on, each once at a time, with back-off.
+//! - [`controller`]: informers, a queue and workers, put together: what every controller runs on.
 //! - [`election`]: one leader among replicas, by a Lease.
 //! - [`events`]: what happened to an object, aggregated and rationed.
+//! - [`Health`] and [`Shutdown`]: whether a component works, and when it ends.
 //!
-//! The last three follow client-go in what they do; the server's insides are unknown here.
+//! Queues, elections and events follow client-go in what they do; the server's insides are unknown here.
 
 mod client;
+pub mod controller;
 pub mod discovery;
+mod document;
 pub mod election;
 mod error;
 pub mod events;
+mod health;
 pub mod informer;
 mod lines;
 pub mod objects;
 pub mod queue;
 pub mod resources;
+mod shutdown;
+mod transport;
 
 pub use client::Client;
 pub use discovery::Discovery;
+pub use document::{Complete, Document, Kept};
 pub use error::{Error, Status};
-pub use informer::Informer;
+pub use health::Health;
+pub use informer::{Informer, Informers, Key};
 pub use objects::Objects;
 pub use queue::Queue;
 pub use resources::Resource;
+pub use shutdown::{Shutdown, Stop};

@@ -2,9 +2,9 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use kube::client::Body;
 
 use crate::error::Error;
+use crate::transport::Body;
 
 /// Lines of a body. A piece that holds whole lines is not copied.
 pub(crate) struct Lines {

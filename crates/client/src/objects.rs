@@ -1,14 +1,20 @@
-//! Reading and writing objects of one resource, as typed views or as plain documents.
+//! Reading and writing the objects of one resource.
+//!
+//! Reads give what the caller [keeps](Kept): a typed view, a [`Document`](crate::Document), or the plain document. Writes
+//! take what is [whole](Complete); a view is not, so it cannot be written by mistake.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use api::json::{Value, from_value, to_value};
+use api::core::v1::Pod;
+use api::json::{ConvertError, Value};
+
 use http::Method;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::client::Client;
+use crate::controller::HasMetadata;
+use crate::document::{Complete, Kept};
 use crate::error::Error;
 use crate::resources::{Resource, encode};
 
@@ -24,6 +30,21 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// What is selected of a resource, for people.
+    pub(crate) fn describe(&self, resource: &Resource) -> String {
+        let mut text = resource.plural.to_string();
+        if !resource.group.is_empty() {
+            // Writing to a string does not fail.
+            let _ = write!(text, ".{}", resource.group);
+        }
+        for (what, value) in [("namespace", &self.namespace), ("labels", &self.labels), ("fields", &self.fields)] {
+            if !value.is_empty() {
+                let _ = write!(text, " ({what} {value})");
+            }
+        }
+        text
+    }
+
     /// The selectors as parameters of a URL, each with `&` in front.
     pub(crate) fn query(&self) -> String {
         let mut query = String::new();
@@ -37,7 +58,7 @@ impl Selection {
     }
 }
 
-/// How a patch is to be read.
+/// How a patch is to be read. Server-side apply is [`Objects::apply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 6902.
@@ -46,9 +67,9 @@ pub enum Patch {
     Merge,
     /// Kubernetes' own, which knows the keys of lists.
     StrategicMerge,
-    /// Server-side apply.
-    Apply,
 }
+
+const APPLY: &str = "application/apply-patch+yaml";
 
 impl Patch {
     fn content_type(self) -> &'static str {
@@ -56,7 +77,6 @@ impl Patch {
             Patch::Json => "application/json-patch+json",
             Patch::Merge => "application/merge-patch+json",
             Patch::StrategicMerge => "application/strategic-merge-patch+json",
-            Patch::Apply => "application/apply-patch+yaml",
         }
     }
 }
@@ -107,15 +127,39 @@ pub struct List<T> {
     pub resource_version: String,
 }
 
+/// What can be read from an answer: what is [`Kept`], or the plain document.
+pub trait Read: Sized {
+    #[doc(hidden)]
+    fn read(document: Value) -> Result<Self, ConvertError>;
+}
+
+impl<T: Kept> Read for T {
+    fn read(document: Value) -> Result<Self, ConvertError> {
+        T::keep(Arc::new(document))
+    }
+}
+
+impl Read for Value {
+    fn read(document: Value) -> Result<Self, ConvertError> {
+        Ok(document)
+    }
+}
+
 /// The objects of one resource.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Objects<T> {
     client: Client,
     resource: Resource,
     form: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize + DeserializeOwned> Objects<T> {
+impl<T> Clone for Objects<T> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), resource: self.resource.clone(), form: PhantomData }
+    }
+}
+
+impl<T: Read> Objects<T> {
     pub(crate) fn new(client: Client, resource: Resource) -> Self {
         Self { client, resource, form: PhantomData }
     }
@@ -124,14 +168,23 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
         Ok(api::json::parse(&self.client.send(method, path, content_type, body).await?)?)
     }
 
-    async fn write(&self, method: Method, path: &str, object: &T) -> Result<T, Error> {
-        let mut body = to_value(object)?;
-        if let Some(fields) = body.as_object_mut() {
+    async fn write(&self, method: Method, path: &str, object: &impl Complete) -> Result<T, Error> {
+        let body = self.text_of(object)?;
+        Ok(T::read(self.answer(method, path, "application/json", body).await?)?)
+    }
+
+    /// The object as it is sent. It says what it is: objects in lists and templates do not.
+    fn text_of(&self, object: &impl Complete) -> Result<String, Error> {
+        let whole = object.whole()?;
+        if whole.get("kind").is_some() && whole.get("apiVersion").is_some() {
+            return Ok(api::json::to_string(&whole));
+        }
+        let mut whole = whole.into_owned();
+        if let Some(fields) = whole.as_object_mut() {
             fields.insert("apiVersion", self.resource.api_version());
             fields.insert("kind", &*self.resource.kind);
         }
-        let answer = self.answer(method, path, "application/json", api::json::to_string(&body)).await?;
-        Ok(from_value(&answer)?)
+        Ok(api::json::to_string(&whole))
     }
 
     /// The object of this name.
@@ -140,7 +193,7 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     /// [`Error::is_not_found`] and others.
     pub async fn get(&self, namespace: &str, name: &str) -> Result<T, Error> {
         let path = self.resource.path(namespace, name, "");
-        Ok(from_value(&self.answer(Method::GET, &path, "", String::new()).await?)?)
+        Ok(T::read(self.answer(Method::GET, &path, "", String::new()).await?)?)
     }
 
     /// All objects that are selected, as they are now.
@@ -148,30 +201,33 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     /// # Errors
     /// [`Error`].
     pub async fn list(&self, selection: &Selection) -> Result<List<T>, Error> {
+        let mut answer = self.answer(Method::GET, &self.collection(selection), "", String::new()).await?;
+        let resource_version = answer.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+        let items = answer.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+        Ok(List { items: items.into_iter().map(T::read).collect::<Result<_, _>>()?, resource_version })
+    }
+
+    fn collection(&self, selection: &Selection) -> String {
         let path = self.resource.path(&selection.namespace, "", "");
-        let selectors = selection.query();
-        let query = selectors.strip_prefix('&').map(|query| format!("?{query}")).unwrap_or_default();
-        let answer = self.answer(Method::GET, &format!("{path}{query}"), "", String::new()).await?;
-        let items = answer.get("items").and_then(Value::as_array).unwrap_or_default();
-        Ok(List {
-            items: items.iter().map(from_value).collect::<Result<_, _>>()?,
-            resource_version: answer.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned(),
-        })
+        match selection.query().strip_prefix('&') {
+            Some(query) => format!("{path}?{query}"),
+            None => path,
+        }
     }
 
     /// Creates an object.
     ///
     /// # Errors
     /// [`Error::is_already_exists`] and others.
-    pub async fn create(&self, namespace: &str, object: &T) -> Result<T, Error> {
+    pub async fn create(&self, namespace: &str, object: &impl Complete) -> Result<T, Error> {
         self.write(Method::POST, &self.resource.path(namespace, "", ""), object).await
     }
 
-    /// Replaces an object. A typed view knows only some fields: the others are lost, so prefer [`patch`](Self::patch).
+    /// Replaces an object.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if the object has changed since it was read, and others.
-    pub async fn update(&self, namespace: &str, name: &str, object: &T) -> Result<T, Error> {
+    pub async fn update(&self, namespace: &str, name: &str, object: &impl Complete) -> Result<T, Error> {
         self.write(Method::PUT, &self.resource.path(namespace, name, ""), object).await
     }
 
@@ -179,8 +235,32 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    pub async fn update_status(&self, namespace: &str, name: &str, object: &T) -> Result<T, Error> {
+    pub async fn update_status(&self, namespace: &str, name: &str, object: &impl Complete) -> Result<T, Error> {
         self.write(Method::PUT, &self.resource.path(namespace, name, "status"), object).await
+    }
+
+    /// What stands below an object, such as `scale`.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] and others.
+    pub async fn get_below(&self, namespace: &str, name: &str, subresource: &str) -> Result<Value, Error> {
+        let path = self.resource.path(namespace, name, subresource);
+        self.answer(Method::GET, &path, "", String::new()).await
+    }
+
+    /// Replaces what stands below an object, such as `finalize`, `approval` or `scale`.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn update_below(
+        &self,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let path = self.resource.path(namespace, name, subresource);
+        self.answer(Method::PUT, &path, "application/json", api::json::to_string(body)).await
     }
 
     /// Changes parts of an object, or of its `subresource` if that is not empty.
@@ -197,10 +277,29 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     ) -> Result<T, Error> {
         let path = self.resource.path(namespace, name, subresource);
         let answer = self.answer(Method::PATCH, &path, kind.content_type(), api::json::to_string(patch)).await?;
-        Ok(from_value(&answer)?)
+        Ok(T::read(answer)?)
     }
 
-    /// Posts to what stands below an object, such as `binding` or `eviction`.
+    /// Applies the fields that `manager` wants to own, and creates the object if there is none. Fields of others are
+    /// taken over with `force`; without it they are a conflict.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if others own some of the fields, and others.
+    pub async fn apply(
+        &self,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        fields: &Value,
+        manager: &str,
+        force: bool,
+    ) -> Result<T, Error> {
+        let path = self.resource.path(namespace, name, subresource);
+        let path = format!("{path}?fieldManager={}&force={force}", encode(manager));
+        Ok(T::read(self.answer(Method::PATCH, &path, APPLY, self.text_of(fields)?).await?)?)
+    }
+
+    /// Posts to what stands below an object, such as `eviction`.
     ///
     /// # Errors
     /// [`Error`].
@@ -214,9 +313,40 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     /// # Errors
     /// [`Error::is_not_found`] and others.
     pub async fn delete(&self, namespace: &str, name: &str, how: &Deletion) -> Result<(), Error> {
-        let path = self.resource.path(namespace, name, "");
+        self.remove(&self.resource.path(namespace, name, ""), how).await
+    }
+
+    /// Deletes all objects that are selected, or begins to.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn delete_collection(&self, selection: &Selection, how: &Deletion) -> Result<(), Error> {
+        self.remove(&self.collection(selection), how).await
+    }
+
+    async fn remove(&self, path: &str, how: &Deletion) -> Result<(), Error> {
         let body = api::json::to_string(&how.body());
-        self.client.send(Method::DELETE, &path, "application/json", body).await?;
+        self.client.send(Method::DELETE, path, "application/json", body).await?;
+        Ok(())
+    }
+}
+
+impl Objects<Pod> {
+    /// Binds a pod to a node: this pod, not another of the same name.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if the pod is bound already or is another one, and others.
+    pub async fn bind(&self, pod: &impl HasMetadata, node: &str) -> Result<(), Error> {
+        let metadata = pod.metadata();
+        let (namespace, name, uid) = (&*metadata.namespace, &*metadata.name, &*metadata.uid);
+        let binding = api::json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let path = self.resource.path(namespace, name, "binding");
+        self.client.send(Method::POST, &path, "application/json", api::json::to_string(&binding)).await?;
         Ok(())
     }
 }

@@ -1,29 +1,34 @@
 //! Keys to work on: each waits once, is worked on by one worker at a time, and comes back later after failures.
 //!
-//! What is added while it is worked on waits until that is done, and is then handed out again, once. Delays need no task
+//! What is added while it is worked on waits until that is done, and is then handed out again, once. A key is handed out
+//! as an [`Item`]: who loses it, by a panic or a dropped task, has failed, and the key comes back. Delays need no task
 //! of their own: those who [`get`](Queue::get) wait for the earliest. Follows client-go's `workqueue`.
 
+mod item;
 mod limits;
+mod metrics;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use item::Item;
 pub(crate) use limits::chance;
 pub use limits::{Backoff, Bucket};
+pub use metrics::Metrics;
 
 struct State<K> {
     /// What waits, in order. INVARIANT: in `dirty`, not in `working`, and here once.
     ready: VecDeque<K>,
-    /// What is to be worked on, waiting or not.
-    dirty: HashSet<K>,
-    /// What is worked on.
-    working: HashSet<K>,
+    /// What is to be worked on, waiting or not, and since when.
+    dirty: HashMap<K, Instant>,
+    /// What is worked on, and since when.
+    working: HashMap<K, Instant>,
     /// What is added later: the earliest time of each, and all times that were asked for.
     due: HashMap<K, Instant>,
     later: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -43,11 +48,12 @@ pub struct Queue<K> {
     ready: Notify,
     /// Something was done.
     done: Notify,
+    counts: metrics::Counts,
 }
 
 impl<K: Clone + Eq + Hash> Default for Queue<K> {
     fn default() -> Self {
-        Self::new(Backoff::default(), Some(Bucket::new(10.0, 100)))
+        Self::new(Backoff::default(), Some(Bucket::default()))
     }
 }
 
@@ -56,11 +62,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// and a rate over all keys.
     #[must_use]
     pub fn new(backoff: Backoff, bucket: Option<Bucket>) -> Self {
+        Self::counting(backoff, bucket, metrics::Counts::default())
+    }
+
+    fn counting(backoff: Backoff, bucket: Option<Bucket>, counts: metrics::Counts) -> Self {
         Self {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
-                dirty: HashSet::new(),
-                working: HashSet::new(),
+                dirty: HashMap::new(),
+                working: HashMap::new(),
                 due: HashMap::new(),
                 later: BinaryHeap::new(),
                 numbered: HashMap::new(),
@@ -72,6 +82,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             backoff,
             ready: Notify::new(),
             done: Notify::new(),
+            counts,
         }
     }
 
@@ -81,13 +92,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Adds a key, unless it waits already or the queue is closed.
     pub fn add(&self, key: K) {
-        if self.lock().add(key) {
+        if self.lock().add(key, Instant::now(), &self.counts) {
             self.ready.notify_one();
         }
     }
 
     /// Adds a key after some time. If it is to be added anyway, the earlier time counts.
     pub fn add_after(&self, key: K, delay: Duration) {
+        self.counts.retried();
         if delay.is_zero() {
             return self.add(key);
         }
@@ -97,7 +109,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         let now = Instant::now();
         // A time that has passed is no reason to forget this one.
-        state.take_due(now);
+        state.take_due(now, &self.counts);
         let at = now.checked_add(delay).unwrap_or(now);
         if state.due.get(&key).is_some_and(|due| *due <= at) {
             return;
@@ -140,7 +152,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     #[must_use]
     pub fn len(&self) -> usize {
         let mut state = self.lock();
-        state.take_due(Instant::now());
+        state.take_due(Instant::now(), &self.counts);
         state.ready.len()
     }
 
@@ -150,22 +162,24 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.len() == 0
     }
 
-    /// The next key, which [`done`](Self::done) must be told about; `None` when the queue is closed and empty.
-    pub async fn get(&self) -> Option<K> {
+    /// The next key; `None` when the queue is closed and empty.
+    pub async fn get(self: &Arc<Self>) -> Option<Item<K>> {
         loop {
             let notified = self.ready.notified();
             let next_due = {
                 let mut state = self.lock();
-                state.take_due(Instant::now());
+                let now = Instant::now();
+                state.take_due(now, &self.counts);
                 if let Some(key) = state.ready.pop_front() {
-                    state.dirty.remove(&key);
-                    state.working.insert(key.clone());
+                    let waited = state.dirty.remove(&key).map(|since| now.saturating_duration_since(since));
+                    state.working.insert(key.clone(), now);
                     let others_wait = !state.ready.is_empty() || !state.later.is_empty();
                     drop(state);
+                    self.counts.taken(waited.unwrap_or_default());
                     if others_wait {
                         self.ready.notify_one();
                     }
-                    return Some(key);
+                    return Some(Item::new(self.clone(), key));
                 }
                 if state.closed {
                     drop(state);
@@ -187,12 +201,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Says that the work on a key has ended.
-    pub fn done(&self, key: &K) {
+    /// The work on a key has ended.
+    fn done(&self, key: &K) {
         let again = {
             let mut state = self.lock();
-            let was_working = state.working.remove(key);
-            let again = was_working && state.dirty.contains(key);
+            let since = state.working.remove(key);
+            if let Some(since) = since {
+                self.counts.worked(since.elapsed());
+            }
+            let again = since.is_some() && state.dirty.contains_key(key);
             if again {
                 state.ready.push_back(key.clone());
             }
@@ -217,6 +234,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.done.notify_waiters();
     }
 
+    /// [Closes](Self::close) the queue and drops what waits: only what is worked on is finished.
+    pub fn abandon(&self) {
+        {
+            let mut state = self.lock();
+            state.ready.clear();
+            state.dirty.clear();
+        }
+        self.close();
+    }
+
     /// [Closes](Self::close) the queue and waits until all that waited has been worked on.
     pub async fn drain(&self) {
         self.close();
@@ -238,8 +265,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
 impl<K: Clone + Eq + Hash> State<K> {
     /// Whether the key waits now and did not before.
-    fn add(&mut self, key: K) -> bool {
-        if self.closed || !self.dirty.insert(key.clone()) || self.working.contains(&key) {
+    fn add(&mut self, key: K, now: Instant, counts: &metrics::Counts) -> bool {
+        if self.closed || self.dirty.contains_key(&key) {
+            return false;
+        }
+        counts.added();
+        self.dirty.insert(key.clone(), now);
+        if self.working.contains_key(&key) {
             return false;
         }
         self.ready.push_back(key);
@@ -247,7 +279,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Adds the keys whose time has come.
-    fn take_due(&mut self, now: Instant) {
+    fn take_due(&mut self, now: Instant, counts: &metrics::Counts) {
         while let Some(Reverse((at, number))) = self.later.peek().copied() {
             if at > now {
                 return;
@@ -257,7 +289,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             // A later time of a key that was added earlier no longer counts.
             if self.due.get(&key) == Some(&at) {
                 self.due.remove(&key);
-                self.add(key);
+                self.add(key, at, counts);
             }
         }
     }

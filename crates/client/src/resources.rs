@@ -79,15 +79,20 @@ macro_rules! served {
 }
 
 served! {
+    api::admissionregistration::v1::ValidatingAdmissionPolicy => "validatingadmissionpolicies",
     api::apiextensions::v1::CustomResourceDefinition => "customresourcedefinitions",
     api::apps::v1::ControllerRevision => "controllerrevisions",
     api::apps::v1::DaemonSet => "daemonsets",
     api::apps::v1::Deployment => "deployments",
     api::apps::v1::ReplicaSet => "replicasets",
     api::apps::v1::StatefulSet => "statefulsets",
+    api::autoscaling::v2::HorizontalPodAutoscaler => "horizontalpodautoscalers",
     api::batch::v1::CronJob => "cronjobs",
     api::batch::v1::Job => "jobs",
+    api::certificates::v1::CertificateSigningRequest => "certificatesigningrequests",
     api::coordination::v1::Lease => "leases",
+    api::core::v1::ConfigMap => "configmaps",
+    api::core::v1::Endpoints => "endpoints",
     api::core::v1::Event => "events",
     api::core::v1::Namespace => "namespaces",
     api::core::v1::Node => "nodes",
@@ -95,8 +100,13 @@ served! {
     api::core::v1::PersistentVolumeClaim => "persistentvolumeclaims",
     api::core::v1::Pod => "pods",
     api::core::v1::ReplicationController => "replicationcontrollers",
+    api::core::v1::ResourceQuota => "resourcequotas",
+    api::core::v1::Secret => "secrets",
     api::core::v1::Service => "services",
+    api::core::v1::ServiceAccount => "serviceaccounts",
+    api::discovery::v1::EndpointSlice => "endpointslices",
     api::policy::v1::PodDisruptionBudget => "poddisruptionbudgets",
+    api::rbac::v1::ClusterRole => "clusterroles",
     api::resource::v1::DeviceClass => "deviceclasses",
     api::resource::v1::ResourceClaim => "resourceclaims",
     api::resource::v1::ResourceClaimTemplate => "resourceclaimtemplates",
@@ -105,6 +115,7 @@ served! {
     api::storage::v1::CSINode => "csinodes",
     api::storage::v1::CSIStorageCapacity => "csistoragecapacities",
     api::storage::v1::StorageClass => "storageclasses",
+    api::storage::v1::VolumeAttributesClass => "volumeattributesclasses",
 }
 
 #[cfg(test)]

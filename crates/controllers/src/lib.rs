@@ -1,1 +1,53 @@
 //! The controllers of the control plane, one folder each.
+//!
+//! The rule of a controller is a pure function from what is seen (documents, typed views, the time) to what is to be
+//! done: a list of [actions](action::Action). Everything else is shared, in reading order:
+//!
+//! - [`action`]: what can be done; [`executor`]: does it through the API, and knows what of it has been seen since.
+//! - [`expectations`]: a decision waits until the last one's writes are in the local copies, so that no stale copy makes
+//!   a pod too many; [`refusals`]: what the server refuses is tried again rarely, by one for all.
+//! - [`ownership`]: who controls what, adoption and release; [`pods`]: what all who own pods ask of them.
+//! - [`edit`], [`hash`]: small changes to whole documents, and short names for them.
+//! - [`manager`]: the list of controllers, and which of them run.
+//! - [`settings`]: what the manager's flags say.
+//!
+//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`daemonset`],
+//! [`node_lifecycle`], [`taint_eviction`].
+//!
+//! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
+//! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
+//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
+
+pub mod action;
+pub mod clusterrole_aggregation;
+mod conditions;
+pub mod daemonset;
+pub mod deployment;
+pub mod disruption;
+pub mod edit;
+pub mod endpoints;
+pub mod endpointslice;
+pub mod endpointslice_mirroring;
+pub mod ephemeral_volume;
+pub mod executor;
+pub mod expectations;
+pub mod garbage_collector;
+pub mod hash;
+pub mod manager;
+mod metadata;
+pub mod namespace;
+pub mod node_lifecycle;
+mod outcome;
+pub mod ownership;
+pub mod pod_garbage_collector;
+pub mod pods;
+pub mod refusals;
+pub mod replicaset;
+pub mod replicationcontroller;
+pub mod root_ca_publisher;
+pub mod service_account;
+mod services;
+pub mod settings;
+pub mod taint_eviction;
+pub mod token_cleaner;
+pub mod volume_protection;

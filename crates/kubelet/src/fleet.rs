@@ -76,8 +76,8 @@ struct Inner<R> {
     members: HashMap<Text, Arc<Member>>,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    node_queue: Queue<Text>,
-    pod_queue: Queue<Key>,
+    node_queue: Arc<Queue<Text>>,
+    pod_queue: Arc<Queue<Key>>,
 }
 
 impl<R: Runtime> Fleet<R> {
@@ -108,8 +108,8 @@ impl<R: Runtime> Fleet<R> {
                 runtime,
                 nodes: Informer::start(&options.client, mine("metadata.name")),
                 pods: Informer::start(&options.client, of_pods),
-                node_queue: Queue::new(PAUSES, None),
-                pod_queue: Queue::new(PAUSES, None),
+                node_queue: Arc::new(Queue::new(PAUSES, None)),
+                pod_queue: Arc::new(Queue::new(PAUSES, None)),
             }),
         }
     }

@@ -16,7 +16,6 @@ use api::time::Timestamp;
 
 use self::containers::Containers;
 pub use self::rules::Rules;
-use crate::clock::{after, between};
 use crate::runtime::{Observation, Runtime, State, Stopping};
 
 /// Exit code of a container that was told to end.
@@ -67,9 +66,9 @@ impl Runtime for Simulation {
     async fn stop(&self, pod: &Pod, now: Timestamp) -> Stopping {
         self.with(pod, now, |it, rules| {
             let Some(pause) = rules.terminate else { return Stopping::Never };
-            let ends = after(*it.stopping.get_or_insert(now), pause);
+            let ends = it.stopping.get_or_insert(now).plus(pause);
             if ends > now {
-                return Stopping::Wait(between(now, ends));
+                return Stopping::Wait(now.until(ends));
             }
             it.containers.end_all(now, TERMINATED);
             Stopping::Ended(it.containers.as_they_are(pod, rules, now))

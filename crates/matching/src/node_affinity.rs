@@ -64,6 +64,11 @@ impl Required {
         }
     }
 
+    /// All complaints about terms.
+    pub fn errors(&self) -> Errors {
+        self.selector.as_ref().map(NodeSelector::errors).unwrap_or_default()
+    }
+
     /// Nothing is required.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.selector.is_none()

@@ -3,8 +3,15 @@
 //! Follows `component-helpers/resource` and `qos.ComputePodQOS`: ordinary init containers run one after the other, those that
 //! restart (sidecars) run beside everything after them, and what the pod as a whole asks for replaces the sum.
 
+mod demand;
+mod vector;
+
+use std::borrow::Cow;
+
 use api::core::v1::{Container, PodSpec, ResourceList, ResourceRequirements};
 use api::quantity::Quantity;
+pub use demand::Demand;
+pub use vector::{Resources, is_extended, is_scalar};
 
 /// What counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +50,7 @@ impl QosClass {
 
 /// What a pod requests.
 pub fn requests(spec: &PodSpec, options: Options) -> ResourceList {
-    let mut sum = of_containers(spec, |container| &container.resources.requests);
+    let mut sum = of_containers(spec, |container| Cow::Borrowed(&container.resources.requests));
     if options.pod_level
         && let Some(resources) = &spec.resources
     {
@@ -57,7 +64,7 @@ pub fn requests(spec: &PodSpec, options: Options) -> ResourceList {
 
 /// What a pod is limited to. Overhead is added to limits that are there and not zero.
 pub fn limits(spec: &PodSpec, options: Options) -> ResourceList {
-    let mut sum = of_containers(spec, |container| &container.resources.limits);
+    let mut sum = of_containers(spec, |container| Cow::Borrowed(&container.resources.limits));
     if options.pod_level
         && let Some(resources) = &spec.resources
     {
@@ -97,21 +104,21 @@ fn sets_pod_level(resources: &ResourceRequirements) -> bool {
     resources.requests.keys().chain(resources.limits.keys()).any(|name| is_pod_level(name))
 }
 
-fn of_containers<'s>(spec: &'s PodSpec, amounts: impl Fn(&'s Container) -> &'s ResourceList) -> ResourceList {
+fn of_containers<'s>(spec: &'s PodSpec, amounts: impl Fn(&'s Container) -> Cow<'s, ResourceList>) -> ResourceList {
     let mut sum = ResourceList::new();
     for container in &spec.containers {
-        add(&mut sum, amounts(container));
+        add(&mut sum, &amounts(container));
     }
     let mut sidecars = ResourceList::new();
     let mut while_starting = ResourceList::new();
     for container in &spec.init_containers {
         let own = amounts(container);
         if is_sidecar(container) {
-            add(&mut sum, own);
-            add(&mut sidecars, own);
+            add(&mut sum, &own);
+            add(&mut sidecars, &own);
             raise(&mut while_starting, &sidecars);
         } else {
-            let mut together = own.clone();
+            let mut together = own.into_owned();
             add(&mut together, &sidecars);
             raise(&mut while_starting, &together);
         }

@@ -136,6 +136,12 @@ pub fn is_no_execute(taint: &Taint) -> bool {
     TaintEffect::from_name(&taint.effect) == Some(TaintEffect::NoExecute)
 }
 
+/// The taint that stands for a cordoned node.
+pub fn unschedulable() -> Taint {
+    let key = "node.kubernetes.io/unschedulable".into();
+    Taint { key, effect: TaintEffect::NoSchedule.name().into(), ..Taint::default() }
+}
+
 /// The taint as expressions see it.
 pub fn seen_by_expressions(taint: &Taint) -> toleration::Taint<'_> {
     let time_added = taint.time_added.and_then(|time| cel::value::Timestamp::new(time.seconds, time.nanos).ok());

@@ -1,1 +1,35 @@
-//! The scheduler's core: framework, plugins, queue, cache and one cycle.
+//! The scheduler's core: framework, plugins, queue, cache and one cycle. Pure: no clock, no network, no threads.
+//!
+//! A caller keeps a [`Scheduler`], tells it what it sees of the cluster, and asks it for decisions:
+//!
+//! ```text
+//! set_node, remove_node, set_pod, remove_pod, set_object, remove_object     what the API says; in any order, as often as seen
+//! schedule_one(now) -> Option<Attempt>                                      one attempt: bind here, or why not
+//! bound(uid, now), binding_failed(uid, now)                                 what became of a decision
+//! next_wake_up(now) -> Option<Duration>                                     when to ask again if nothing happens
+//! ```
+//!
+//! `now` is the time since a moment of the caller's choice; it must not run backwards. In reading order:
+//!
+//! - [`framework`]: what a plugin is, and where it has a say; [`plugins`], one file each.
+//! - [`cluster`]: nodes, pods and other objects as plugins see them.
+//! - [`queue`]: pods that wait, and what wakes them.
+//! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
+//! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
+
+pub mod cluster;
+pub mod config;
+pub mod cycle;
+pub mod diagnosis;
+pub mod framework;
+pub mod plugins;
+pub mod preemption;
+pub mod profile;
+pub mod queue;
+mod random;
+mod scheduler;
+pub mod writes;
+
+pub use profile::Profile;
+pub use random::Random;
+pub use scheduler::{Attempt, Outcome, Placement, Scheduler, Unplaced};

@@ -138,12 +138,28 @@ impl Metric for Histogram {
         let bucket_name = format!("{name}_bucket");
         for (bound, bucket) in self.bounds.iter().zip(&self.buckets) {
             below = below.saturating_add(bucket.load(Ordering::Relaxed));
-            line(out, &bucket_name, labels, &format!("le=\"{bound}\""), below);
+            line(out, &bucket_name, labels, &format!("le=\"{}\"", Number(*bound)), below);
         }
         line(out, &bucket_name, labels, "le=\"+Inf\"", self.count());
         let sum = self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6;
-        line(out, &format!("{name}_sum"), labels, "", sum);
+        line(out, &format!("{name}_sum"), labels, "", Number(sum));
         line(out, &format!("{name}_count"), labels, "", self.count());
+    }
+}
+
+/// A number as Prometheus writes it: `1e-08` rather than `0.00000001`.
+struct Number(f64);
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = self.0.abs();
+        if !size.is_finite() || size == 0.0 || (1e-4..1e6).contains(&size) {
+            return write!(f, "{}", self.0);
+        }
+        let text = format!("{:e}", self.0);
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        write!(f, "{digits}e{sign}{exponent:0>2}")
     }
 }
 
@@ -224,6 +240,37 @@ impl<M: Metric> Written for Family<M> {
     }
 }
 
+type Read = Box<dyn Fn() -> Vec<(Vec<String>, f64)> + Send + Sync>;
+
+/// A gauge whose series are computed when they are written.
+struct Computed {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    read: Read,
+}
+
+impl Written for Computed {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn write(&self, out: &mut String) {
+        let key = |values: Vec<String>| values.into_iter().fold(String::new(), |key, value| key + &value + "\0");
+        let labeled = |(values, value)| (label_text(self.labels, &key(values)), value);
+        let mut series: Vec<(String, f64)> = (self.read)().into_iter().map(labeled).collect();
+        if series.is_empty() {
+            return;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(out, "# HELP {0} {1}\n# TYPE {0} gauge\n", self.name, self.help);
+        series.sort_by(|left, right| left.0.cmp(&right.0));
+        for (labels, value) in series {
+            line(out, self.name, &labels, "", Number(value));
+        }
+    }
+}
+
 /// The families of one component.
 #[derive(Default)]
 pub struct Registry {
@@ -250,6 +297,19 @@ impl Registry {
         family
     }
 
+    /// A gauge that is read when somebody asks: label values, in the order of the label names, and the number of each
+    /// series.
+    pub fn computed(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &'static [&'static str],
+        read: impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static,
+    ) {
+        let gauge = Arc::new(Computed { name, help, labels, read: Box::new(read) });
+        self.families.lock().unwrap_or_else(PoisonError::into_inner).push(gauge);
+    }
+
     /// All families as Prometheus text, sorted by name.
     #[must_use]
     pub fn text(&self) -> String {
@@ -266,6 +326,31 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_go_writes_them() {
+        for (number, text) in
+            [(1e-8, "1e-08"), (2.5e-5, "2.5e-05"), (1e-4, "0.0001"), (0.0, "0"), (10.0, "10"), (1e6, "1e+06")]
+        {
+            assert_eq!(Number(number).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn computed_gauges_are_read_when_they_are_written() {
+        let registry = Registry::new();
+        let value = Arc::new(Gauge::default());
+        let read = value.clone();
+        let labels = &["name"];
+        registry.computed("age", "Age", labels, move || match read.get() {
+            0 => Vec::new(),
+            _ => vec![(vec!["b\"".to_owned()], 0.5), (vec!["a".to_owned()], 2.0)],
+        });
+        assert_eq!(registry.text(), "");
+        value.set(1);
+        let lines = "age{name=\"a\"} 2\nage{name=\"b\\\"\"} 0.5\n";
+        assert_eq!(registry.text(), format!("# HELP age Age\n# TYPE age gauge\n{lines}"));
+    }
 
     #[test]
     fn families_are_written_as_prometheus_text() {

@@ -1,6 +1,7 @@
 //! `v1`: pods, nodes, volumes, namespaces, events.
 
 mod affinity;
+mod config;
 mod container;
 mod event;
 mod namespace;
@@ -17,7 +18,11 @@ pub use affinity::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PreferredSchedulingTerm, WeightedPodAffinityTerm,
 };
-pub use container::{Container, ContainerPort, ContainerStatus, EphemeralContainer};
+pub use config::{
+    ConfigMap, Endpoints, ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeSelector,
+    ScopedResourceSelectorRequirement, Secret, ServiceAccount,
+};
+pub use container::{Container, ContainerPort, ContainerRestartRule, ContainerStatus, EphemeralContainer, VolumeMount};
 pub use event::{Event, EventSeries, EventSource};
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
 pub use node::{
@@ -34,8 +39,8 @@ pub use resources::{ResourceClaim, ResourceList, ResourceRequirements};
 pub use service::{Service, ServicePort, ServiceSpec};
 pub use toleration::{Toleration, TolerationOperator};
 pub use volume::{
-    EphemeralVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition,
-    PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,
-    PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus, TopologySelectorLabelRequirement,
-    TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
+    EphemeralVolumeSource, ImageVolumeSource, ModifyVolumeStatus, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeClaimCondition, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus,
+    TopologySelectorLabelRequirement, TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
 };

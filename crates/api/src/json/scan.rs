@@ -35,6 +35,25 @@ pub fn value_length(text: &[u8]) -> usize {
     text.len()
 }
 
+/// The text of the value at a path of fields, without decoding what stands around it.
+///
+/// The text must be JSON without white space, its keys without escapes, as [`to_string`](super::to_string) writes them; of
+/// other texts it is none or some part.
+#[must_use]
+pub fn value_at<'t>(text: &'t [u8], path: &[&str]) -> Option<&'t [u8]> {
+    let Some((field, rest)) = path.split_first() else { return text.get(..value_length(text)) };
+    let mut text = text.strip_prefix(b"{")?;
+    loop {
+        let length = value_length(text);
+        let (key, value) = text.split_at_checked(length)?;
+        let value = value.strip_prefix(b":")?;
+        if key.strip_prefix(b"\"").and_then(|key| key.strip_suffix(b"\"")) == Some(field.as_bytes()) {
+            return value_at(value, rest);
+        }
+        text = value.get(value_length(value)..)?.strip_prefix(b",")?;
+    }
+}
+
 /// The byte behind the string whose first quote stands at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start.saturating_add(1);
@@ -107,6 +126,24 @@ fn equal(word: u64, byte: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_found_where_they_stand_and_nowhere_else() {
+        let text = br#"{"metadata":{"labels":{"nodeName":"no"}},"spec":{"nodeSelector":{"nodeName":"no"},"n":[1,{"nodeName":2}],"nodeName":"a\"b","x":7}}"#;
+        let at = |path: &[&str]| value_at(text, path).map(|found| std::str::from_utf8(found).unwrap());
+        assert_eq!(at(&["spec", "nodeName"]), Some(r#""a\"b""#));
+        assert_eq!(at(&["spec", "x"]), Some("7"));
+        assert_eq!(at(&["spec", "n"]), Some(r#"[1,{"nodeName":2}]"#));
+        assert_eq!(at(&["spec", "none"]), None);
+        assert_eq!(at(&["spec", "x", "y"]), None);
+        assert_eq!(at(&["status"]), None);
+        for cut in 0..text.len() {
+            // Of a part of a document it says something, and does not panic.
+            let _ = value_at(&text[..cut], &["spec", "nodeName"]);
+        }
+        assert_eq!(value_at(b"", &["a"]), None);
+        assert_eq!(value_at(b"{}", &["a"]), None);
+    }
 
     #[test]
     fn words_say_what_bytes_say() {

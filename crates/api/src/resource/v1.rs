@@ -8,10 +8,10 @@ mod slice;
 
 pub use claim::{
     AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceConstraint, DeviceAllocationConfiguration,
-    DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceConstraint, DeviceRequest,
-    DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration,
-    ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
-    ResourceClaimTemplateSpec,
+    DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceConstraint, DeviceDerivedAttribute,
+    DeviceRequest, DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, ExactDeviceRequest,
+    OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
+    ResourceClaimTemplate, ResourceClaimTemplateSpec,
 };
 pub use class::{CelDeviceSelector, DeviceClass, DeviceClassConfiguration, DeviceClassSpec, DeviceSelector};
 pub use slice::{

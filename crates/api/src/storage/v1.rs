@@ -1,6 +1,6 @@
 //! `storage.k8s.io/v1`: classes of storage, and what nodes can attach.
 
-use crate::core::v1::TopologySelectorTerm;
+use crate::core::v1::{PersistentVolumeSpec, TopologySelectorTerm};
 use crate::json::Text;
 use crate::meta::v1::{LabelSelector, StringMap};
 use crate::quantity::Quantity;
@@ -18,9 +18,25 @@ object! {
         pub allowed_topologies: Vec<TopologySelectorTerm>,
     }
 
+    /// How volumes are to be tuned.
+    pub struct VolumeAttributesClass("storage.k8s.io", "v1") {
+        pub driver_name: Text,
+        pub parameters: StringMap,
+    }
+
     /// The storage drivers of a node.
     pub struct CSINode("storage.k8s.io", "v1") {
         pub spec: CsiNodeSpec,
+    }
+
+    /// A storage driver of the cluster.
+    pub struct CSIDriver("storage.k8s.io", "v1") {
+        pub spec: CsiDriverSpec,
+    }
+
+    /// A volume that is attached to a node, or will be.
+    pub struct VolumeAttachment("storage.k8s.io", "v1") {
+        pub spec: VolumeAttachmentSpec,
     }
 
     /// How much storage of a class there is in a part of the cluster.
@@ -33,6 +49,26 @@ object! {
 }
 
 view! {
+    /// What a driver can do.
+    pub struct CsiDriverSpec {
+        pub attach_required: Option<bool>,
+        pub storage_capacity: Option<bool>,
+        pub prevent_pod_scheduling_if_missing: Option<bool>,
+    }
+
+    /// Which volume, and where.
+    pub struct VolumeAttachmentSpec {
+        pub attacher: Text,
+        pub source: VolumeAttachmentSource,
+        pub node_name: Text,
+    }
+
+    /// The volume that is attached.
+    pub struct VolumeAttachmentSource {
+        pub persistent_volume_name: Option<Text>,
+        pub inline_volume_spec: Option<PersistentVolumeSpec>,
+    }
+
     /// The storage drivers of a node.
     pub struct CsiNodeSpec {
         pub drivers: Vec<CsiNodeDriver>,

@@ -4,11 +4,14 @@ use api::json::Value;
 
 use crate::http::status::{Failure, Result};
 use crate::resources::Resource;
+use crate::storage::stored::Served;
 
 /// Conditions on fields; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector {
     terms: Vec<Term>,
+    /// What the resource offers beside name and namespace.
+    offered: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,7 @@ struct Term {
     value: String,
     /// The field is where its name says: so it is in custom resources.
     is_plain: bool,
+    is_namespaced: bool,
 }
 
 impl Selector {
@@ -35,9 +39,10 @@ impl Selector {
                 return Err(Failure::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'")));
             };
             check(&field, resource)?;
-            terms.push(Term { field, equal, value: unescape(&value), is_plain: resource.custom.is_some() });
+            let (is_plain, is_namespaced) = (resource.custom.is_some(), resource.namespaced);
+            terms.push(Term { field, equal, value: unescape(&value), is_plain, is_namespaced });
         }
-        Ok(Self { terms })
+        Ok(Self { terms, offered: offered(resource) })
     }
 
     /// Whether nothing is required.
@@ -55,6 +60,35 @@ impl Selector {
         }
     }
 
+    /// The value that a field must have, if the selector says so.
+    #[must_use]
+    pub fn required(&self, field: &str) -> Option<&str> {
+        self.terms.iter().find(|term| term.equal && term.field == field).map(|term| term.value.as_str())
+    }
+
+    /// The fields that are taken out of objects for selectors of this resource.
+    pub(crate) fn offered(&self) -> &'static [&'static str] {
+        self.offered
+    }
+
+    /// As [`Selector::matches`], for an object that is not decoded if what was taken out of it suffices.
+    pub(crate) fn matches_served(&self, key: &str, object: &Served) -> bool {
+        let mut segments = key.rsplit('/');
+        let (name, namespace) = (segments.next(), segments.next());
+        self.terms.iter().all(|term| {
+            let equal = match term.field.as_str() {
+                "metadata.name" => name == Some(term.value.as_str()),
+                "metadata.namespace" if term.is_namespaced => namespace == Some(term.value.as_str()),
+                field if !term.is_plain => match object.attributes(self.offered).field(field) {
+                    Some(value) => value == term.value,
+                    None => value_of(&object.decode(), field) == term.value,
+                },
+                field => plain_value_of(&object.decode(), field) == term.value,
+            };
+            equal == term.equal
+        })
+    }
+
     /// Whether an object, as it is stored, is selected.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
@@ -63,6 +97,15 @@ impl Selector {
         };
         self.terms.iter().all(|term| (value(term) == term.value) == term.equal)
     }
+}
+
+/// The fields that a selector asks to have one value; none if it is not understood.
+#[must_use]
+pub fn equalities(text: &str) -> Vec<(String, String)> {
+    let parts = split(text).into_iter().filter(|part| !part.is_empty());
+    let terms: Option<Vec<_>> = parts.map(|part| operator(&part)).collect();
+    let equal = terms.unwrap_or_default().into_iter().filter(|(_, equal, _)| *equal);
+    equal.map(|(field, _, value)| (field, unescape(&value))).collect()
 }
 
 /// Splits at commas that are not escaped.
@@ -188,7 +231,7 @@ fn plain_value_of(object: &Value, field: &str) -> String {
 }
 
 /// The text of a field, empty if it is missing.
-fn value_of(object: &Value, field: &str) -> String {
+pub(crate) fn value_of(object: &Value, field: &str) -> String {
     let path: Vec<&str> = match field {
         // Events are stored as core/v1 has them.
         "reportingController" => vec!["reportingComponent"],

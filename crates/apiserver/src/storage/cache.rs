@@ -1,23 +1,33 @@
 //! The watch cache: every object as it is served, and the last changes, per resource.
 //!
 //! One task follows the whole store and hands each change to the cache of its resource, so that all caches are as new as
-//! one revision and a quiet resource needs no messages of its own. Readers share the encoded objects. Watchers hold a
-//! place in the list of changes and no changes themselves: one that is too slow loses its place and is cut off.
+//! one revision and a quiet resource needs no messages of its own. Readers share the encoded objects. A watcher that is
+//! too slow loses its place and is cut off.
+//!
+//! - [`changes`](self::changes): the list of the last changes, bounded by age and by bytes of all resources together.
+//! - [`Follower`]: who follows them, woken only by what concerns it.
+//! - [`Indexed`]: objects by the field that is asked for most.
 
 mod changes;
+mod follow;
+mod index;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use store::{Batch, ListOptions, Page, ProgressRequest, Revision, Store};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use self::changes::Changes;
+use self::changes::{Budget, Changes};
 pub use self::changes::{Change, ChangeKind, event_line};
+use self::follow::Mailboxes;
+pub use self::follow::{Follower, Interest};
+use self::index::Index;
+pub use self::index::Indexed;
 use crate::storage::stored::Served;
 
 /// Where all objects lie.
@@ -28,6 +38,9 @@ const HISTORY: Revision = 2_000;
 
 /// How long a request waits for a version that has not been reached.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often changes that have become too old are forgotten where nothing happens.
+const TRIM_EVERY: Duration = Duration::from_secs(15);
 
 /// After an error of the store it is asked again after this time.
 const RETRY: Duration = Duration::from_millis(100);
@@ -40,6 +53,8 @@ pub struct Cache {
     started_at: AtomicU64,
     /// Asks the store how far it has come, where it does not say so by itself.
     progress: RwLock<ProgressRequest>,
+    /// What the changes of all resources take.
+    history: Arc<Budget>,
 }
 
 /// The objects of one resource.
@@ -47,11 +62,16 @@ pub struct ResourceCache {
     state: RwLock<State>,
     /// How many changes there have been: wakes the watchers.
     changed: watch::Sender<u64>,
+    /// The field by which objects are found.
+    indexed: Option<&'static Indexed>,
 }
 
 struct State {
     objects: BTreeMap<Arc<str>, Arc<Served>>,
     changes: Changes,
+    /// Made when it is first asked.
+    index: Option<Index>,
+    mailboxes: Mailboxes,
 }
 
 /// Objects as of one revision.
@@ -76,11 +96,16 @@ impl Cache {
     /// Reads everything that is stored and follows the store from there until it is closed.
     ///
     /// It begins a little in the past, so that watchers who knew the server before it was started again can go on; but
-    /// not where the store was empty at `opened`: then nobody did.
+    /// not where the store was empty at `opened`: then nobody did. The changes of all resources together take at most
+    /// `history_bytes_max`.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn start(store: Arc<dyn Store>, opened: Revision) -> Result<Arc<Self>, store::Error> {
+    pub async fn start(
+        store: Arc<dyn Store>,
+        opened: Revision,
+        history_bytes_max: usize,
+    ) -> Result<Arc<Self>, store::Error> {
         let current = store.current_revision().await?;
         let past = if opened > 1 { current.saturating_sub(HISTORY).max(1) } else { current };
         let at = |revision| ListOptions { revision, ..ListOptions::default() };
@@ -98,6 +123,7 @@ impl Cache {
             revision: watch::channel(page.revision).0,
             started_at: AtomicU64::new(page.revision),
             progress: RwLock::new(watch.progress_request()),
+            history: Arc::new(Budget::new(history_bytes_max)),
         });
         for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
@@ -108,6 +134,7 @@ impl Cache {
             cache.apply(watch.next().await?);
         }
         tokio::spawn(follow(Arc::downgrade(&cache), store, watch));
+        tokio::spawn(trim(Arc::downgrade(&cache)));
         Ok(cache)
     }
 
@@ -125,7 +152,9 @@ impl Cache {
         for (prefix, resource) in resources.iter() {
             let mut state = resource.state.write().unwrap_or_else(PoisonError::into_inner);
             state.objects = objects.remove(prefix).unwrap_or_default();
+            state.index = None;
             let sequence = state.changes.restart(revision);
+            state.mailboxes.lose_all();
             drop(state);
             resource.changed.send_replace(sequence);
         }
@@ -143,7 +172,10 @@ impl Cache {
             return found.clone();
         }
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(ResourceCache::new(self.started_at.load(Ordering::Acquire)));
+        let new = || {
+            let changes = Changes::new(self.started_at.load(Ordering::Acquire), self.history.clone());
+            Arc::new(ResourceCache::new(prefix, changes))
+        };
         resources.entry(prefix.into()).or_insert_with(new).clone()
     }
 
@@ -206,6 +238,19 @@ async fn follow(cache: std::sync::Weak<Cache>, store: Arc<dyn Store>, mut watch:
     }
 }
 
+/// Forgets old changes of resources that are quiet, so that the room for a burst is given back after it.
+async fn trim(cache: std::sync::Weak<Cache>) {
+    loop {
+        tokio::time::sleep(TRIM_EVERY).await;
+        let Some(cache) = cache.upgrade() else { return };
+        let resources: Vec<_> =
+            cache.resources.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for resource in resources {
+            resource.write().changes.trim(Instant::now());
+        }
+    }
+}
+
 /// Reads everything again, until that succeeds; `None` if nobody needs it any more.
 async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<store::Watch> {
     loop {
@@ -258,13 +303,17 @@ fn prefix_of(key: &str) -> &str {
 }
 
 impl ResourceCache {
-    fn new(revision: Revision) -> Self {
-        let state = State { objects: BTreeMap::new(), changes: Changes::new(revision) };
-        Self { state: RwLock::new(state), changed: watch::channel(0).0 }
+    fn new(prefix: &str, changes: Changes) -> Self {
+        let state = State { objects: BTreeMap::new(), changes, index: None, mailboxes: Mailboxes::default() };
+        Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed: Indexed::of(prefix) }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn apply(&self, event: store::Event) {
@@ -278,20 +327,49 @@ impl ResourceCache {
             },
             None => None,
         };
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let mut state = self.write();
+        let state = &mut *state;
         let previous = match &served {
             Some(served) => state.objects.insert(event.key.clone(), served.clone()),
             None => state.objects.remove(&event.key),
         };
+        if let Some(index) = &mut state.index {
+            index.changed(&event.key, previous.as_deref(), served.as_deref());
+        }
         let (kind, object) = match (served, &previous) {
             (Some(served), Some(_)) => (ChangeKind::Modified, served),
             (Some(served), None) => (ChangeKind::Added, served),
             (None, Some(previous)) => (ChangeKind::Deleted, Arc::new(previous.at_revision(event.revision))),
             (None, None) => return,
         };
-        let sequence = state.changes.push(Change::new(kind, event.key, object, previous));
-        drop(state);
+        let change = Arc::new(Change::new(kind, event.key, object, previous, now));
+        let by = self.indexed.filter(|_| state.mailboxes.ask_for_field());
+        let value = |object: &Served| by.map(|by| by.value(object).into_owned());
+        let before = change.previous.as_deref().and_then(value);
+        let after = value(&change.object);
+        state.mailboxes.deliver(&change, [before.as_deref(), after.as_deref()]);
+        let sequence = state.changes.push(change);
         self.changed.send_replace(sequence);
+    }
+
+    /// Whether a change is of the part that somebody is interested in.
+    fn concerns(&self, interest: &Interest, change: &Change) -> bool {
+        match interest {
+            Interest::Everything => true,
+            Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
+            Interest::Key(key) => *change.key == **key,
+            Interest::Field(value) => self.indexed.is_none_or(|by| {
+                let has_it = |object: &Served| by.value(object) == value.as_str();
+                has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
+            }),
+        }
+    }
+
+    /// The field by which objects are found.
+    #[must_use]
+    pub fn indexed(&self) -> Option<&'static Indexed> {
+        self.indexed
     }
 
     /// An object.
@@ -318,9 +396,9 @@ impl ResourceCache {
         self.len() == 0
     }
 
-    /// The objects whose keys start with `prefix`, those after `after` only, at most `limit` for which `keep` holds.
+    /// The objects whose keys start with `prefix`, at most `limit` for which `keep` holds.
     ///
-    /// `revision` is one that the cache is known to have reached.
+    /// `revision` is one that the cache is known to have reached. `keep` runs while nothing can change: it is to be quick.
     pub fn list(
         &self,
         prefix: &str,
@@ -330,10 +408,7 @@ impl ResourceCache {
     ) -> Snapshot {
         let state = self.read();
         let revision = revision.max(state.changes.newest());
-        let mut range = state
-            .objects
-            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(prefix));
+        let mut range = in_range(&state.objects, prefix);
         let mut objects = Vec::new();
         let mut remaining = 0_usize;
         for (key, object) in range.by_ref() {
@@ -352,29 +427,66 @@ impl ResourceCache {
         Snapshot { revision, objects, remaining }
     }
 
-    /// The place in the list of changes from which a watcher of what happened after `revision` starts.
+    /// The objects of a part of the resource, found without a look at the others. Some may be beside the interest.
+    #[must_use]
+    pub fn find(&self, interest: &Interest, revision: Revision) -> Snapshot {
+        self.make_index(interest);
+        let state = self.read();
+        self.snapshot(&state, interest, revision)
+    }
+
+    /// Makes the index if the interest needs it.
+    fn make_index(&self, interest: &Interest) {
+        let Some(by) = self.indexed.filter(|_| matches!(interest, Interest::Field(_))) else { return };
+        if self.read().index.is_none() {
+            let mut state = self.write();
+            let state = &mut *state;
+            state.index.get_or_insert_with(|| Index::new(by, &state.objects));
+        }
+    }
+
+    fn snapshot(&self, state: &State, interest: &Interest, revision: Revision) -> Snapshot {
+        let revision = revision.max(state.changes.newest());
+        let shared = |(key, object): (&Arc<str>, &Arc<Served>)| (key.clone(), object.clone());
+        let objects = match (interest, &state.index) {
+            (Interest::Range(prefix), _) => in_range(&state.objects, prefix).map(shared).collect(),
+            (Interest::Key(key), _) => state.objects.get_key_value(key.as_str()).map(shared).into_iter().collect(),
+            (Interest::Field(value), Some(index)) => {
+                index.keys(value).filter_map(|key| state.objects.get_key_value(key)).map(shared).collect()
+            }
+            _ => state.objects.iter().map(shared).collect(),
+        };
+        Snapshot { revision, objects, remaining: 0 }
+    }
+
+    /// The objects of a part of the resource, and what happens to it after that.
+    pub fn find_and_follow(self: &Arc<Self>, interest: Interest, revision: Revision) -> (Snapshot, Follower) {
+        self.make_index(&interest);
+        let mut state = self.write();
+        let snapshot = self.snapshot(&state, &interest, revision);
+        let place = state.changes.end();
+        (snapshot, Follower::new(self, &mut state, interest, place))
+    }
+
+    /// What happens to a part of the resource from now on.
+    pub fn follow(self: &Arc<Self>, interest: Interest) -> Follower {
+        let mut state = self.write();
+        let place = state.changes.end();
+        Follower::new(self, &mut state, interest, place)
+    }
+
+    /// What happened to a part of the resource after `revision`, and goes on to happen.
     ///
     /// # Errors
     /// [`TooOld`] if some of it is forgotten.
-    pub fn place_after(&self, revision: Revision) -> Result<u64, TooOld> {
-        self.read().changes.place_after(revision)
-    }
-
-    /// A snapshot of the objects below `prefix`, and the place from which to go on.
-    pub fn list_and_place(&self, prefix: &str, revision: Revision) -> (Snapshot, u64) {
-        let state = self.read();
-        let revision = revision.max(state.changes.newest());
-        let range = state.objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        let objects = range.take_while(|(key, _)| key.starts_with(prefix));
-        let objects = objects.map(|(key, object)| (key.clone(), object.clone())).collect();
-        (Snapshot { revision, objects, remaining: 0 }, state.changes.end())
+    pub fn follow_after(self: &Arc<Self>, interest: Interest, revision: Revision) -> Result<Follower, TooOld> {
+        let mut state = self.write();
+        let place = state.changes.place_after(revision)?;
+        Ok(Follower::new(self, &mut state, interest, place))
     }
 
     /// Changes from a place on, some at a time.
-    ///
-    /// # Errors
-    /// [`TooOld`] if the place is lost.
-    pub fn changes(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+    fn changes(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
         self.read().changes.from(place)
     }
 
@@ -389,6 +501,15 @@ impl ResourceCache {
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
+}
+
+/// The objects whose keys start with `prefix`.
+fn in_range<'o>(
+    objects: &'o BTreeMap<Arc<str>, Arc<Served>>,
+    prefix: &'o str,
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Served>)> {
+    let range = objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+    range.take_while(move |(key, _)| key.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -481,26 +602,27 @@ mod tests {
             }
         };
         put("old").await;
-        let cache = Cache::start(store.clone(), 1).await.unwrap();
+        let cache = Cache::start(store.clone(), 1, 1 << 20).await.unwrap();
         let pods = cache.resource("/registry/core/pods/");
         let before = put("before").await;
         cache.reach(before).await.unwrap();
-        let place = pods.place_after(before).unwrap();
-        let mut wake = pods.subscribe();
-        wake.borrow_and_update();
+        let mut of_all = pods.follow_after(Interest::Everything, before).unwrap();
+        let mut of_one = pods.follow_after(Interest::Key("/registry/core/pods/x".to_owned()), before).unwrap();
+        assert_eq!(of_all.take().unwrap().len(), 0);
         store.forget.send_replace(true);
         let missed = put("missed").await;
         cache.reach(missed).await.unwrap();
-        wake.changed().await.unwrap();
+        assert!(of_all.changed().await && of_one.changed().await);
         assert_eq!(pods.len(), 3);
         let oldest = cache.started_at.load(Ordering::Acquire);
-        assert_eq!(pods.changes(place).unwrap_err(), TooOld { oldest });
+        assert_eq!(of_all.take().unwrap_err(), TooOld { oldest });
+        assert!(of_one.take().is_err());
         // A client that comes back with an older version lists again.
-        assert_eq!(pods.place_after(oldest - 1), Err(TooOld { oldest }));
+        assert_eq!(pods.follow_after(Interest::Everything, oldest - 1).err(), Some(TooOld { oldest }));
         let after = put("after").await;
         cache.reach(after).await.unwrap();
-        let place = pods.place_after(missed).unwrap();
-        assert_eq!(pods.changes(place).unwrap().len(), 1);
+        let mut follower = pods.follow_after(Interest::Everything, missed).unwrap();
+        assert_eq!(follower.take().unwrap().len(), 1);
         store.close().await.unwrap();
     }
 
@@ -509,5 +631,107 @@ mod tests {
         assert_eq!(prefix_of("/registry/core/pods/default/a"), "/registry/core/pods/");
         assert_eq!(prefix_of("/registry/core/nodes/a"), "/registry/core/nodes/");
         assert_eq!(prefix_of("/odd"), "/odd");
+    }
+
+    /// The cache of pods, changed by hand.
+    struct Pods {
+        cache: Arc<ResourceCache>,
+        revision: Revision,
+    }
+
+    impl Pods {
+        fn new() -> Self {
+            let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)));
+            Self { cache: Arc::new(ResourceCache::new("/registry/core/pods/", changes)), revision: 0 }
+        }
+
+        fn key(name: &str) -> String {
+            format!("/registry/core/pods/{name}")
+        }
+
+        fn put(&mut self, name: &str, node: &str) {
+            let labels = api::json!({"nodeName": "other"});
+            let metadata = api::json!({"name": name, "creationTimestamp": "t", "labels": labels});
+            let mut pod =
+                api::json!({"metadata": metadata, "spec": {"nodeSelector": {"nodeName": "other"}, "nodeName": node}});
+            self.change(name, crate::storage::stored::encode(&mut pod));
+        }
+
+        fn change(&mut self, name: &str, value: Option<bytes::Bytes>) {
+            self.revision = self.revision.saturating_add(1);
+            let event = store::Event { key: Self::key(name).into(), value, revision: self.revision, previous: None };
+            self.cache.apply(event);
+        }
+
+        fn names(&self, interest: &Interest) -> Vec<String> {
+            let found = self.cache.find(interest, 0).objects;
+            found.iter().map(|(key, _)| key.rsplit('/').next().unwrap().to_owned()).collect()
+        }
+    }
+
+    fn seen(follower: &mut Follower) -> Vec<String> {
+        let changes = follower.take().unwrap();
+        let name = |change: &Arc<Change>| change.key.rsplit('/').next().unwrap().to_owned();
+        changes.iter().map(|change| format!("{} {}", change.kind.event_type(), name(change))).collect()
+    }
+
+    #[test]
+    fn pods_are_found_by_node_whatever_happened_to_them() {
+        let mut pods = Pods::new();
+        let of = |node: &str| Interest::Field(node.to_owned());
+        pods.put("a/one", "n1");
+        pods.put("a/two", "");
+        assert_eq!(pods.names(&of("n1")), ["one"]);
+        assert_eq!(pods.names(&of("other")), [""; 0]);
+        pods.put("a/two", "n1");
+        pods.put("b/three", "n2");
+        assert_eq!(pods.names(&of("n1")), ["one", "two"]);
+        assert_eq!(pods.names(&Interest::Range(Pods::key("b/"))), ["three"]);
+        assert_eq!(pods.names(&Interest::Key(Pods::key("a/two"))), ["two"]);
+        pods.put("a/one", "n2");
+        pods.change("a/two", None);
+        assert_eq!(pods.names(&of("n1")), [""; 0]);
+        assert_eq!(pods.names(&of("n2")), ["one", "three"]);
+    }
+
+    #[tokio::test]
+    async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
+        let mut pods = Pods::new();
+        pods.put("a/one", "n1");
+        let follow = |pods: &Pods, interest| pods.cache.follow_after(interest, 0).unwrap();
+        let mut of_node = follow(&pods, Interest::Field("n1".to_owned()));
+        let mut of_other = follow(&pods, Interest::Field("n9".to_owned()));
+        let mut of_namespace = follow(&pods, Interest::Range(Pods::key("b/")));
+        let mut of_one = follow(&pods, Interest::Key(Pods::key("a/one")));
+        let mut of_all = follow(&pods, Interest::Everything);
+        // What happened before they came is theirs too.
+        assert_eq!(seen(&mut of_node), ["ADDED one"]);
+        pods.put("b/two", "n2");
+        pods.put("a/one", "n2");
+        pods.put("b/two", "n1");
+        pods.change("b/two", None);
+        assert!(of_node.changed().await);
+        assert_eq!(seen(&mut of_node), ["MODIFIED one", "MODIFIED two", "DELETED two"]);
+        assert_eq!(seen(&mut of_other), [""; 0]);
+        assert_eq!(seen(&mut of_namespace), ["ADDED two", "MODIFIED two", "DELETED two"]);
+        assert_eq!(seen(&mut of_one), ["ADDED one", "MODIFIED one"]);
+        assert_eq!(seen(&mut of_all).len(), 5);
+        drop((of_node, of_other, of_namespace, of_one));
+        assert!(!pods.cache.read().mailboxes.ask_for_field());
+        let (snapshot, mut after) = pods.cache.find_and_follow(Interest::Field("n2".to_owned()), 0);
+        assert_eq!(snapshot.objects.len(), 1);
+        assert_eq!(seen(&mut after), [""; 0]);
+    }
+
+    #[test]
+    fn a_follower_who_does_not_read_loses_its_place_and_holds_no_memory() {
+        let mut pods = Pods::new();
+        let mut idle = pods.cache.follow(Interest::Field("n1".to_owned()));
+        for _ in 0..5000 {
+            pods.put("a/one", "n1");
+        }
+        assert!(idle.take().is_err());
+        pods.put("a/one", "n1");
+        assert!(idle.take().is_err());
     }
 }

@@ -5,11 +5,13 @@
 //! stand, which are often read alone or passed over. [`Served`] is the text with the version in place, made once per
 //! change and shared by everyone who reads or watches the object.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use api::json::{self, Value};
 use api::types::{self, Type};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+use super::attributes::Attributes;
 
 /// Where the parts of an object stand in its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +62,7 @@ pub struct Served {
     /// The text.
     pub json: Bytes,
     outline: Outline,
+    attributes: OnceLock<Arc<Attributes>>,
 }
 
 /// Encodes an object for the store; none if it has no metadata to hold a version.
@@ -137,7 +140,7 @@ impl Served {
         let (before, after) = stored.get(HEADER..)?.split_at_checked(usize::try_from(outline.version).ok()?)?;
         let version = version_field(revision);
         let outline = outline.resized(0, version.len())?;
-        Some(Self { revision, json: splice(before, &version, after), outline })
+        Some(Self { revision, json: splice(before, &version, after), outline, attributes: OnceLock::new() })
     }
 
     /// The same object at another revision: what a deletion leaves behind.
@@ -148,7 +151,7 @@ impl Served {
         let after = self.json.get(at.saturating_add(old.len())..).unwrap_or_default();
         let before = self.json.get(..at).unwrap_or_default();
         let outline = self.outline.resized(old.len(), new.len()).unwrap_or(self.outline);
-        Self { revision, json: splice(before, &new, after), outline }
+        Self { revision, json: splice(before, &new, after), outline, attributes: self.attributes.clone() }
     }
 
     /// Whether the text holds this. Keys and values are written without spaces between them.
@@ -168,6 +171,25 @@ impl Served {
     pub fn around_managed_fields(&self) -> (&[u8], &[u8]) {
         let range = range(self.outline.managed_fields).unwrap_or(self.json.len()..self.json.len());
         (self.json.get(..range.start).unwrap_or(&self.json), self.json.get(range.end..).unwrap_or_default())
+    }
+
+    /// What selectors ask of the object, with the fields that its resource offers.
+    pub(crate) fn attributes(&self, offered: &[&'static str]) -> &Attributes {
+        self.attributes.get_or_init(|| Arc::new(Attributes::of(&self.decode(), offered)))
+    }
+
+    /// The text of a field beside metadata, without decoding the object; empty if it is missing or not a string.
+    #[must_use]
+    pub(crate) fn string_at(&self, path: &[&str]) -> std::borrow::Cow<'_, str> {
+        let text = json::value_at(&self.json, path).unwrap_or_default();
+        match text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) {
+            Some(plain) if !plain.contains(&b'\\') => String::from_utf8_lossy(plain),
+            Some(_) => match json::parse(text) {
+                Ok(Value::String(text)) => text.to_string().into(),
+                _ => "".into(),
+            },
+            None => "".into(),
+        }
     }
 
     /// The document.

@@ -58,9 +58,36 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     // Kubernetes: a list at "any" version comes from the cache as a whole.
     let limit = limit.filter(|_| parsed != Some(0));
     let revision = call.server.cache.revision();
-    let keep = |key: &str, object: &Served| selection.matches_served(key, object);
-    let snapshot = call.cache().list(&call.range(), limit, revision, keep);
+    if selection.is_everything() {
+        let snapshot = call.cache().list(&call.range(), limit, revision, |_, _| true);
+        return show(call, &snapshot, &selection);
+    }
+    let found = call.cache().find(&call.interest(&selection), revision);
+    let snapshot = select(&call.range(), found, limit, &selection).await;
     show(call, &snapshot, &selection)
+}
+
+/// Between this many objects others get their turn.
+const SELECT_CHUNK: usize = 256;
+
+/// Those of a snapshot that are selected.
+pub(super) async fn select(range: &str, snapshot: Snapshot, limit: Option<usize>, selection: &Selection) -> Snapshot {
+    let mut selected = Snapshot { revision: snapshot.revision, objects: Vec::new(), remaining: 0 };
+    let count = snapshot.objects.len();
+    for (index, (key, object)) in snapshot.objects.into_iter().enumerate() {
+        // Kubernetes: whether there is more is asked before whether it is selected.
+        if limit.is_some_and(|limit| selected.objects.len() >= limit) {
+            selected.remaining = count.saturating_sub(index);
+            break;
+        }
+        if key.starts_with(range) && selection.matches_served(&key, &object) {
+            selected.objects.push((key, object));
+        }
+        if index.checked_rem(SELECT_CHUNK) == Some(0) {
+            tokio::task::yield_now().await;
+        }
+    }
+    selected
 }
 
 /// Checks what belongs together in list and watch options.

@@ -23,11 +23,13 @@ use crate::objects::conversion;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, ResourceCache, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, Snapshot, TooOld, event_line};
 use crate::storage::stored::Served;
 
-/// So many batches wait for the connection.
-const BATCHES_WAITING: usize = 4;
+/// This many batches wait for the connection: what a client does not read is in memory once for each watch.
+const BATCHES_WAITING: usize = 1;
+/// What exists at the start is sent in pieces of about this size.
+const INITIAL_PIECE: usize = 16 << 10;
 /// The first bookmark comes so soon after the start,
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 /// and the others after that long.
@@ -72,18 +74,18 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         _ => 1800_u64.saturating_add(crate::random::below(1800)),
     };
     let cache = call.cache();
-    let (snapshot, place) = if initial {
-        let (snapshot, place) = cache.list_and_place(&call.range(), call.server.cache.revision());
-        (Some(snapshot), Ok(place))
+    let interest = call.interest(&selection);
+    let (snapshot, follower) = if initial {
+        let (snapshot, follower) = cache.find_and_follow(interest, call.server.cache.revision());
+        (Some(snapshot), Ok(follower))
     } else if after == 0 {
-        (None, Ok(cache.list_and_place("\u{0}", 0).1))
+        (None, Ok(cache.follow(interest)))
     } else {
-        (None, cache.place_after(after))
+        (None, cache.follow_after(interest, after))
     };
     let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
     let mut watcher = Watcher {
         server: call.server.clone(),
-        cache,
         resource: call.resource,
         custom: call.custom.clone(),
         target: call.target.clone(),
@@ -102,15 +104,15 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let counted = call.server.metrics.long_running(&target.resource, &target.group, &target.version);
     tokio::spawn(async move {
         let _counted = counted;
-        match place {
+        match follower {
             Err(TooOld { oldest }) => watcher.too_old(oldest).await,
-            Ok(place) => {
+            Ok(follower) => {
                 let started = match snapshot {
-                    Some(snapshot) => watcher.send_initial(snapshot.revision, &snapshot.objects, marks_end).await,
+                    Some(snapshot) => watcher.send_initial(snapshot, marks_end).await,
                     None => Some(()),
                 };
                 if started.is_some() {
-                    watcher.follow(place, deadline).await;
+                    watcher.follow(follower, deadline).await;
                 }
             }
         }
@@ -120,7 +122,6 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
 
 struct Watcher {
     server: Arc<Server>,
-    cache: Arc<ResourceCache>,
     resource: &'static Resource,
     custom: Option<Arc<Serving>>,
     target: Target,
@@ -153,15 +154,10 @@ impl Watcher {
         self.send(line).await;
     }
 
-    async fn send_initial(
-        &mut self,
-        revision: Revision,
-        objects: &[(Arc<str>, Arc<Served>)],
-        marks_end: bool,
-    ) -> Option<()> {
+    async fn send_initial(&mut self, snapshot: Snapshot, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
-        for (key, object) in objects {
-            if !self.selection.matches_served(key, object) {
+        for (key, object) in snapshot.objects {
+            if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
                 continue;
             }
             let line = if self.is_plain(object.revision) {
@@ -170,14 +166,14 @@ impl Watcher {
                 self.line("ADDED", object.decode(), object.revision)
             };
             batch.extend_from_slice(&line);
-            if batch.len() > 64 << 10 {
+            if batch.len() > INITIAL_PIECE {
                 self.send(batch.split().freeze()).await?;
             }
         }
         self.send(batch.freeze()).await?;
-        self.after = revision;
+        self.after = snapshot.revision;
         if marks_end && self.bookmarks {
-            let line = self.bookmark(revision, true);
+            let line = self.bookmark(snapshot.revision, true);
             self.send(line).await?;
         }
         Some(())
@@ -192,22 +188,22 @@ impl Watcher {
             }
     }
 
-    async fn follow(&mut self, mut place: u64, deadline: Instant) {
-        let mut wake = self.cache.subscribe();
+    async fn follow(&mut self, mut follower: Follower, deadline: Instant) {
         let mut stop = self.server.stopping();
         let mut next_bookmark = Instant::now().checked_add(BOOKMARK_FIRST).unwrap_or(deadline);
         let last_bookmark = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(deadline);
         loop {
             // What is read of the changes after this is at least as new.
             let reached = self.server.cache.revision();
-            wake.borrow_and_update();
-            let changes = match self.cache.changes(place) {
+            let changes = match follower.take() {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
-                Err(TooOld { .. }) => return,
+                Err(TooOld { .. }) => {
+                    self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+                    return;
+                }
             };
             if !changes.is_empty() {
-                place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
                 let batch = self.encode(&changes);
                 tokio::select! {
                     sent = self.send(batch) => if sent.is_none() { return },
@@ -228,7 +224,7 @@ impl Watcher {
             }
             let timer = if self.bookmarks { next_bookmark.min(deadline) } else { deadline };
             tokio::select! {
-                changed = wake.changed() => if changed.is_err() { return },
+                more = follower.changed() => if !more { return },
                 () = tokio::time::sleep_until(timer) => if Instant::now() >= deadline { return },
                 () = self.sender.closed() => return,
                 () = stop.stopped() => return,
@@ -259,8 +255,9 @@ impl Watcher {
                 self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
             });
         }
-        let was = change.previous.is_some() && self.selection.matches(&change.decoded_previous());
-        let is = change.kind != ChangeKind::Deleted && self.selection.matches(&change.decoded());
+        let selects = |object: &Served| self.selection.matches_served(&change.key, object);
+        let was = change.previous.as_deref().is_some_and(selects);
+        let is = change.kind != ChangeKind::Deleted && selects(&change.object);
         let kind = match (was, is) {
             (false, false) => return None,
             (false, true) => ChangeKind::Added,

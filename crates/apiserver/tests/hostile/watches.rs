@@ -11,6 +11,9 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// So many bytes of one object.
 const LENGTH: usize = 100_000;
 
+/// What the server keeps of the past.
+const HISTORY: usize = 16 << 20;
+
 fn put(client: &mut super::client::Client, round: usize) {
     let data = "x".repeat(LENGTH);
     let object = format!(r#"{{"metadata":{{"name":"big"}},"data":{{"round":"{round}","filling":"{data}"}}}}"#);
@@ -24,7 +27,7 @@ fn put(client: &mut super::client::Client, round: usize) {
 fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
     // A watch that lost its place ends; where what was sent fits into the buffers of the system, its connection is idle.
     let (write_timeout, head_timeout) = (Duration::from_millis(500), Duration::from_secs(4));
-    let options = Options { write_timeout, head_timeout, ..Options::default() };
+    let options = Options { write_timeout, head_timeout, watch_history_bytes_max: HISTORY, ..Options::default() };
     let running = Running::start(options);
     let mut writer = running.endpoint.connect();
     put(&mut writer, 0);
@@ -59,7 +62,7 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
 
 #[test]
 fn a_watcher_from_long_ago_is_told_so() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options { watch_history_bytes_max: HISTORY, ..Options::default() });
     let mut writer = running.endpoint.connect();
     for round in 0..400 {
         put(&mut writer, round);

@@ -1,7 +1,7 @@
 //! The task behind an informer: initial events, changes, and starting over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::{Text, Value};
@@ -9,6 +9,7 @@ use http::Method;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::state::SILENCE_MAX;
 use super::{Decode, Inner, Key};
 use crate::client::Client;
 use crate::error::{Error, Status};
@@ -76,7 +77,10 @@ impl<T> Follower<T> {
                     self.streams = false;
                     continue;
                 }
-                Err(error) => warn!(resource = %self.resource.plural, err = %error, "Watch failed"),
+                Err(error) => {
+                    warn!(resource = %self.resource.plural, err = %error, "Watch failed");
+                    self.inner.state.failed(error.to_string());
+                }
             }
             tokio::time::sleep(PAUSES.pause(failures)).await;
             failures = failures.saturating_add(1);
@@ -103,7 +107,14 @@ impl<T> Follower<T> {
         let mut told = Told { anything: false };
         // Until the first part ends, objects are gathered: then they replace what is known.
         let mut initial = streams.then(HashMap::new);
-        while let Some(line) = lines.next().await? {
+        self.inner.state.heard();
+        loop {
+            let Ok(line) = tokio::time::timeout(SILENCE_MAX, lines.next()).await else {
+                debug!(resource = %self.resource.plural, "Watch was silent for too long");
+                return Ok(told);
+            };
+            let Some(line) = line? else { return Ok(told) };
+            self.inner.state.heard();
             let mut event = api::json::parse(&line)?;
             let kind: Text = event.str_at(&["type"]).unwrap_or_default().into();
             let object = event.get_mut("object").map(Value::take).unwrap_or_default();
@@ -138,7 +149,6 @@ impl<T> Follower<T> {
                 }
             }
         }
-        Ok(told)
     }
 
     /// Replaces what is known by a list.
@@ -169,10 +179,11 @@ impl<T> Follower<T> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        match (self.decode)(object) {
+        match (self.decode)(Arc::new(object)) {
             Ok(object) => Some(Arc::new(object)),
             Err(error) => {
                 warn!(resource = %self.resource.plural, object = %key, err = %error, "Could not read an object");
+                self.inner.state.is_unreadable();
                 None
             }
         }
@@ -180,31 +191,31 @@ impl<T> Follower<T> {
 
     fn apply(&self, kind: &str, key: &Key, version: Text, object: Value) {
         let object = self.decoded(key, object);
-        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = match (kind, object) {
-            ("DELETED", object) => self.inner.store.remove(key, object),
-            (_, Some(object)) => self.inner.store.set(key, version, object),
-            (_, None) => None,
+        let mut turn = self.inner.handlers.turn(&self.inner.store);
+        let change = match object {
+            Some(object) if kind != "DELETED" => self.inner.store.set(key, version, object),
+            // What cannot be read is gone as well: what was known of it no longer holds.
+            object => self.inner.store.remove(key, object),
         };
         if let Some(change) = change {
-            Inner::tell(&mut handlers, key, &change);
+            turn.tell(key, &change);
         }
     }
 
     /// Brings the store to what `objects` say, and tells the difference.
     fn replace(&self, objects: HashMap<Key, (Text, Arc<T>)>) {
-        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.inner.handlers.turn(&self.inner.store);
         for key in self.inner.store.missing_in(&objects) {
             if let Some(change) = self.inner.store.remove(&key, None) {
-                Inner::tell(&mut handlers, &key, &change);
+                turn.tell(&key, &change);
             }
         }
         for (key, (version, object)) in objects {
             if let Some(change) = self.inner.store.set(&key, version, object) {
-                Inner::tell(&mut handlers, &key, &change);
+                turn.tell(&key, &change);
             }
         }
-        self.inner.synced.send_replace(true);
+        self.inner.state.has_everything();
     }
 }
 

@@ -2,31 +2,37 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use api::json::Value;
+use api::json::{ConvertError, Value};
 use tokio::sync::watch;
 
-use super::Informer;
+use super::{Informer, Running};
 use crate::client::Client;
+use crate::document::Kept;
 use crate::objects::Selection;
-use crate::resources::{Resource, Served};
+use crate::resources::Resource;
 
 type Collection = (TypeId, Resource, Selection);
-/// An informer of some type, and whether it has everything.
-type Started = (Box<dyn Any + Send + Sync>, watch::Receiver<bool>);
 
-/// The informers that were asked for, each started once.
+/// An informer of some type, for as long as somebody uses it, and whether it has everything.
+struct Started {
+    running: Weak<dyn Any + Send + Sync>,
+    synced: watch::Receiver<bool>,
+}
+
+/// The informers that were asked for, each started once and ended when nobody uses it any more. Clones share them.
+#[derive(Clone)]
 pub struct Informers {
     client: Client,
-    all: Mutex<HashMap<Collection, Started>>,
+    all: Arc<Mutex<HashMap<Collection, Started>>>,
 }
 
 impl Informers {
     /// Informers that speak through `client`.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, all: Mutex::new(HashMap::new()) }
+        Self { client, all: Arc::default() }
     }
 
     /// Through which they speak.
@@ -35,39 +41,51 @@ impl Informers {
         &self.client
     }
 
-    /// The informer of a kind.
-    pub fn of<T: Served>(&self, selection: &Selection) -> Informer<T> {
-        self.shared(T::RESOURCE, selection, || Informer::start(&self.client, selection.clone()))
+    /// The informer of all objects of a kind.
+    #[must_use]
+    pub fn all<T: Kept>(&self) -> Informer<T> {
+        self.of(&Selection::default())
+    }
+
+    /// The informer of some objects of a kind.
+    #[must_use]
+    pub fn of<T: Kept>(&self, selection: &Selection) -> Informer<T> {
+        self.decoding(&T::RESOURCE, selection, T::keep)
     }
 
     /// The informer of a resource, as plain documents.
+    #[must_use]
     pub fn of_documents(&self, resource: &Resource, selection: &Selection) -> Informer<Value> {
-        let start = || Informer::of_documents(&self.client, resource.clone(), selection.clone());
-        self.shared(resource.clone(), selection, start)
+        self.decoding(resource, selection, |value| Ok(Arc::unwrap_or_clone(value)))
     }
 
-    fn shared<T: Send + Sync + 'static>(
-        &self,
-        resource: Resource,
-        selection: &Selection,
-        start: impl FnOnce() -> Informer<T>,
-    ) -> Informer<T> {
-        let collection = (TypeId::of::<T>(), resource, selection.clone());
+    /// The informer that keeps a projection, made by `decode` if it is not there yet: who asks for the same type, shares
+    /// it.
+    #[must_use]
+    pub fn decoding<T, D>(&self, resource: &Resource, selection: &Selection, decode: D) -> Informer<T>
+    where
+        T: Send + Sync + 'static,
+        D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
+    {
+        let collection = (TypeId::of::<T>(), resource.clone(), selection.clone());
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.get(&collection).and_then(|(informer, _)| informer.downcast_ref::<Informer<T>>());
-        if let Some(informer) = known {
-            return informer.clone();
+        let known = all.get(&collection).and_then(|started| started.running.upgrade());
+        if let Some(running) = known.and_then(|running| running.downcast::<Running<T>>().ok()) {
+            return Informer { running };
         }
-        let informer = start();
-        all.insert(collection, (Box::new(informer.clone()), informer.inner.synced.subscribe()));
+        let informer = Informer::decoding(&self.client, resource.clone(), selection.clone(), decode);
+        let running: Arc<dyn Any + Send + Sync> = informer.running.clone();
+        let synced = informer.inner().state.subscribe();
+        all.retain(|_, started| started.running.strong_count() > 0);
+        all.insert(collection, Started { running: Arc::downgrade(&running), synced });
         informer
     }
 
-    /// Waits until each informer that was asked for has everything that existed when it started.
+    /// Waits until each informer that is used has everything that existed when it started.
     pub async fn synced(&self) {
         let waiting: Vec<watch::Receiver<bool>> = {
             let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.values().map(|(_, synced)| synced.clone()).collect()
+            all.values().map(|started| started.synced.clone()).collect()
         };
         for mut synced in waiting {
             // An error means that the informer is gone.

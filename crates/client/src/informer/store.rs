@@ -1,34 +1,33 @@
 //! The objects of an informer, and indexes over them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::json::Text;
 
 use super::{Change, Key};
 
-type Values<T> = Box<dyn Fn(&T) -> Vec<Text> + Send + Sync>;
+type Values<T> = Arc<dyn Fn(&T) -> Vec<Text> + Send + Sync>;
 
 /// Objects by a value that is computed from them.
-struct Index<T> {
+struct Index {
     name: &'static str,
-    values: Values<T>,
     keys: HashMap<Text, BTreeSet<Key>>,
 }
 
-impl<T> Index<T> {
-    fn add(&mut self, key: &Key, object: &T) {
-        for value in (self.values)(object) {
+impl Index {
+    fn add(&mut self, key: &Key, values: Vec<Text>) {
+        for value in values {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
 
-    fn remove(&mut self, key: &Key, object: &T) {
-        for value in (self.values)(object) {
-            if let Some(keys) = self.keys.get_mut(&value) {
+    fn remove(&mut self, key: &Key, values: &[Text]) {
+        for value in values {
+            if let Some(keys) = self.keys.get_mut(value) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.keys.remove(&value);
+                    self.keys.remove(value);
                 }
             }
         }
@@ -43,17 +42,21 @@ struct Entry<T> {
 
 struct State<T> {
     objects: HashMap<Key, Entry<T>>,
-    indexes: Vec<Index<T>>,
+    /// INVARIANT: as many as there are functions in `Store::functions`, in the same order.
+    indexes: Vec<Index>,
 }
 
-/// The objects of an informer. Reading never waits for the network.
+/// The objects of an informer. Reading never waits for the network, nor for a function of an index.
 pub struct Store<T> {
     state: RwLock<State<T>>,
+    /// What the indexes are by. Whoever changes something holds it: functions are called without a lock on the objects.
+    functions: Mutex<Vec<Values<T>>>,
 }
 
 impl<T> Store<T> {
     pub(super) fn new() -> Self {
-        Self { state: RwLock::new(State { objects: HashMap::new(), indexes: Vec::new() }) }
+        let state = State { objects: HashMap::new(), indexes: Vec::new() };
+        Self { state: RwLock::new(state), functions: Mutex::new(Vec::new()) }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<T>> {
@@ -62,6 +65,10 @@ impl<T> Store<T> {
 
     fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn functions(&self) -> MutexGuard<'_, Vec<Values<T>>> {
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object of this name.
@@ -100,15 +107,20 @@ impl<T> Store<T> {
         self.len() == 0
     }
 
-    /// Keeps objects by what `values` computes from each; replaces an index of the same name.
+    /// Keeps objects by what `values` computes from each, unless there is an index of this name already: it is shared.
+    ///
+    /// The function may read the store, but must not add indexes.
     pub fn add_index(&self, name: &'static str, values: impl Fn(&T) -> Vec<Text> + Send + Sync + 'static) {
-        let mut index = Index { name, values: Box::new(values), keys: HashMap::new() };
-        let mut state = self.write();
-        for (key, entry) in &state.objects {
-            index.add(key, &entry.object);
+        let mut functions = self.functions();
+        if self.read().indexes.iter().any(|index| index.name == name) {
+            return;
         }
-        state.indexes.retain(|it| it.name != name);
-        state.indexes.push(index);
+        let mut index = Index { name, keys: HashMap::new() };
+        for (key, object) in self.entries() {
+            index.add(&key, values(&object));
+        }
+        self.write().indexes.push(index);
+        functions.push(Arc::new(values));
     }
 
     /// The objects with a value in an index, sorted by key; none if there is no such index.
@@ -122,34 +134,41 @@ impl<T> Store<T> {
 
     /// Stores an object; tells what changed, nothing if this version is here already.
     pub(super) fn set(&self, key: &Key, version: Text, object: Arc<T>) -> Option<Change<T>> {
-        let mut state = self.write();
-        let State { objects, indexes } = &mut *state;
-        let entry = Entry { object: object.clone(), version };
-        if objects.get(key).is_some_and(|known| known.version == entry.version) {
+        let functions = self.functions();
+        let known = self.read().objects.get(key).map(|entry| (entry.object.clone(), entry.version == version));
+        if known.as_ref().is_some_and(|(_, same)| *same) {
             return None;
         }
-        let old = objects.insert(key.clone(), entry);
-        for index in indexes {
-            if let Some(old) = &old {
-                index.remove(key, &old.object);
+        let old = known.map(|(old, _)| old);
+        let values: Vec<(Vec<Text>, Vec<Text>)> = functions
+            .iter()
+            .map(|values| (old.as_deref().map(|old| values(old)).unwrap_or_default(), values(&object)))
+            .collect();
+        let mut state = self.write();
+        state.objects.insert(key.clone(), Entry { object: object.clone(), version });
+        for (index, (before, after)) in state.indexes.iter_mut().zip(values) {
+            if before != after {
+                index.remove(key, &before);
+                index.add(key, after);
             }
-            index.add(key, &object);
         }
         Some(match old {
             None => Change::Added(object),
-            Some(old) => Change::Updated { old: old.object, new: object },
+            Some(old) => Change::Updated { old, new: object },
         })
     }
 
     /// Forgets an object. `last` is what the server said last about it.
     pub(super) fn remove(&self, key: &Key, last: Option<Arc<T>>) -> Option<Change<T>> {
+        let functions = self.functions();
+        let old = self.get_key(key)?;
+        let values: Vec<Vec<Text>> = functions.iter().map(|values| values(&old)).collect();
         let mut state = self.write();
-        let State { objects, indexes } = &mut *state;
-        let old = objects.remove(key)?;
-        for index in indexes {
-            index.remove(key, &old.object);
+        state.objects.remove(key);
+        for (index, values) in state.indexes.iter_mut().zip(values) {
+            index.remove(key, &values);
         }
-        Some(Change::Deleted(last.unwrap_or(old.object)))
+        Some(Change::Deleted(last.unwrap_or(old)))
     }
 
     /// The keys that are here but not in `present`.
@@ -179,5 +198,17 @@ mod tests {
         assert!(store.remove(&Key::new("", "before"), None).is_some());
         assert!(store.by_index("even", "yes").is_empty());
         assert!(store.remove(&Key::new("", "before"), None).is_none());
+    }
+
+    #[test]
+    fn the_function_of_an_index_may_read_the_store() {
+        let store: Arc<Store<u32>> = Arc::new(Store::new());
+        let inside = Arc::downgrade(&store);
+        store.add_index("size", move |_| {
+            let store = inside.upgrade();
+            vec![store.map_or(0, |store| store.len()).to_string().into()]
+        });
+        store.set(&Key::new("", "a"), "1".into(), Arc::new(4));
+        assert_eq!(store.by_index("size", "0").len(), 1);
     }
 }

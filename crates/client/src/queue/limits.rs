@@ -52,6 +52,13 @@ pub struct Bucket {
     filled: Option<Instant>,
 }
 
+impl Default for Bucket {
+    /// As controllers of Kubernetes do it: 10 per second, 100 at once.
+    fn default() -> Self {
+        Self::new(10.0, 100)
+    }
+}
+
 impl Bucket {
     /// A full bucket.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Keys, delays, back-off and the end, in paused time; and a model of the whole.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "tests")]
 
-use std::sync::Arc;
+use std::collections::HashSet;
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 /// The next key, if one is ready.
-async fn next(queue: &Queue<u8>) -> Option<u8> {
+async fn next(queue: &Arc<Queue<u8>>) -> Option<Item<u8>> {
     tokio::select! {
         biased;
         key = queue.get() => key,
@@ -21,57 +21,68 @@ async fn next(queue: &Queue<u8>) -> Option<u8> {
     }
 }
 
+fn key(item: Option<Item<u8>>) -> Option<u8> {
+    item.map(|item| {
+        let key = *item;
+        item.done();
+        key
+    })
+}
+
 #[test]
 fn a_key_waits_once_and_is_worked_on_by_one() {
     run(async {
-        let queue = Queue::default();
+        let queue = Arc::new(Queue::default());
         queue.add(1);
         queue.add(1);
         assert_eq!(queue.len(), 1);
-        assert_eq!(queue.get().await, Some(1));
+        let item = queue.get().await.unwrap();
         queue.add(1);
-        assert_eq!(next(&queue).await, None, "it is worked on");
-        queue.done(&1);
-        assert_eq!(queue.get().await, Some(1));
-        queue.done(&1);
-        assert_eq!(next(&queue).await, None);
+        assert!(next(&queue).await.is_none(), "it is worked on");
+        item.done();
+        assert_eq!(key(queue.get().await), Some(1));
+        assert!(next(&queue).await.is_none());
     });
 }
 
 #[test]
 fn delays_count_from_the_earliest() {
     run(async {
-        let queue = Queue::default();
+        let queue = Arc::new(Queue::default());
         queue.add_after(1, Duration::from_secs(10));
         queue.add_after(2, Duration::from_secs(5));
         queue.add_after(1, Duration::from_secs(1));
         queue.add_after(1, Duration::from_secs(20));
         let started = Instant::now();
-        assert_eq!(queue.get().await, Some(1));
+        assert_eq!(key(queue.get().await), Some(1));
         assert_eq!(started.elapsed().as_secs(), 1);
-        assert_eq!(queue.get().await, Some(2));
+        assert_eq!(key(queue.get().await), Some(2));
         assert_eq!(started.elapsed().as_secs(), 5);
-        queue.done(&1);
-        queue.done(&2);
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(next(&queue).await, None, "later times of the same key do not count");
+        assert!(next(&queue).await.is_none(), "later times of the same key do not count");
     });
 }
 
 #[test]
 fn failures_come_back_later_and_later() {
     run(async {
-        let queue = Queue::new(Backoff { first: Duration::from_secs(1), max: Duration::from_secs(6) }, None);
+        let backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(6) };
+        let queue = Arc::new(Queue::new(backoff, None));
+        queue.add(7);
+        queue.get().await.unwrap().retry();
         for expected in [1, 2, 4, 6, 6] {
             let started = Instant::now();
-            queue.add_rate_limited(7);
-            assert_eq!(queue.get().await, Some(7));
-            queue.done(&7);
+            let item = queue.get().await.unwrap();
             assert_eq!(started.elapsed().as_secs(), expected);
+            // A worker that panics, or whose task is dropped, drops the item.
+            drop(item);
         }
-        assert_eq!(queue.failures(&7), 5);
-        queue.forget(&7);
+        assert_eq!(queue.failures(&7), 6);
+        queue.get().await.unwrap().again_after(Duration::from_secs(9));
         assert_eq!(queue.failures(&7), 0);
+        let started = Instant::now();
+        assert_eq!(key(queue.get().await), Some(7));
+        assert_eq!(started.elapsed().as_secs(), 9);
     });
 }
 
@@ -79,11 +90,11 @@ fn failures_come_back_later_and_later() {
 fn a_bucket_limits_all_keys_together() {
     run(async {
         let backoff = Backoff { first: Duration::from_millis(1), max: Duration::from_millis(1) };
-        let queue = Queue::new(backoff, Some(Bucket::new(1.0, 2)));
+        let queue = Arc::new(Queue::new(backoff, Some(Bucket::new(1.0, 2))));
         (0..5).for_each(|key| queue.add_rate_limited(key));
         let started = Instant::now();
         for _ in 0..5 {
-            queue.get().await.unwrap();
+            queue.get().await.unwrap().done();
         }
         assert_eq!(started.elapsed().as_secs(), 3);
     });
@@ -99,10 +110,10 @@ fn a_drain_waits_for_what_was_added() {
             let queue = queue.clone();
             async move {
                 let mut seen = Vec::new();
-                while let Some(key) = queue.get().await {
+                while let Some(item) = queue.get().await {
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    seen.push(key);
-                    queue.done(&key);
+                    seen.push(*item);
+                    item.done();
                 }
                 seen
             }
@@ -112,6 +123,48 @@ fn a_drain_waits_for_what_was_added() {
         assert_eq!(started.elapsed().as_secs(), 3);
         queue.add(4);
         assert_eq!(worker.await.unwrap(), [0, 1, 2]);
+    });
+}
+
+#[test]
+fn an_abandoned_queue_hands_out_nothing_more() {
+    run(async {
+        let queue = Arc::new(Queue::default());
+        (0..3).for_each(|key| queue.add(key));
+        let item = queue.get().await.unwrap();
+        queue.abandon();
+        assert!(queue.get().await.is_none());
+        item.retry();
+        assert!(queue.get().await.is_none());
+    });
+}
+
+#[test]
+fn queues_are_measured_under_the_names_of_client_go() {
+    run(async {
+        let registry = telemetry::metrics::Registry::new();
+        let metrics = Metrics::new(&registry);
+        let queue = metrics.queue("node", Backoff::default(), None);
+        (0..3).for_each(|key| queue.add(key));
+        let item = queue.get().await.unwrap();
+        queue.get().await.unwrap().retry();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(queue.len(), 2, "the one that failed has come back");
+        let text = registry.text();
+        for line in [
+            "workqueue_adds_total{name=\"node\"} 4",
+            "workqueue_depth{name=\"node\"} 2",
+            "workqueue_longest_running_processor_seconds{name=\"node\"} 5",
+            "workqueue_queue_duration_seconds_bucket{name=\"node\",le=\"1e-08\"} 2",
+            "workqueue_retries_total{name=\"node\"} 1",
+            "workqueue_unfinished_work_seconds{name=\"node\"} 5",
+            "workqueue_work_duration_seconds_count{name=\"node\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
+        item.done();
+        drop(queue);
+        assert!(!registry.text().contains("workqueue_depth"), "the queue is gone");
     });
 }
 
@@ -140,8 +193,8 @@ proptest! {
     #[test]
     fn every_key_that_was_added_is_worked_on_afterwards(steps in steps()) {
         run(async {
-            let queue: Queue<u8> = Queue::default();
-            let mut working: Vec<u8> = Vec::new();
+            let queue: Arc<Queue<u8>> = Arc::default();
+            let mut working: Vec<Item<u8>> = Vec::new();
             let mut wanted: HashSet<u8> = HashSet::new();
             let mut later: HashMap<u8, Instant> = HashMap::new();
             for step in steps {
@@ -159,17 +212,17 @@ proptest! {
                         *at = (*at).min(now + delay);
                     }
                     Step::Get => {
-                        if let Some(key) = next(&queue).await {
-                            assert!(!working.contains(&key), "{key} is handed out twice");
-                            assert!(wanted.remove(&key), "{key} was not added");
-                            working.push(key);
+                        if let Some(item) = next(&queue).await {
+                            assert!(working.iter().all(|it| **it != *item), "{} is handed out twice", *item);
+                            assert!(wanted.remove(&*item), "{} was not added", *item);
+                            working.push(item);
                         } else {
-                            assert!(wanted.iter().all(|key| working.contains(key)), "{wanted:?} is lost");
+                            let worked = |key: &u8| working.iter().any(|it| **it == *key);
+                            assert!(wanted.iter().all(worked), "{wanted:?} is lost");
                         }
                     }
                     Step::Done(key) => {
-                        queue.done(&key);
-                        working.retain(|it| *it != key);
+                        working.extract_if(.., |it| **it == key).for_each(Item::done);
                     }
                     Step::Wait(seconds) => tokio::time::advance(Duration::from_secs(seconds.into())).await,
                 }

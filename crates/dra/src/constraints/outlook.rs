@@ -45,6 +45,8 @@ pub struct Outlooks {
 struct Left {
     chosen: Vec<u32>,
     places: usize,
+    /// What could be chosen there. Another search may have others.
+    pool: BTreeSet<u32>,
     candidates: BTreeSet<u32>,
 }
 
@@ -123,13 +125,19 @@ impl Outlooks {
 
     /// Lets candidates leave, and remembers which; true if too few stay.
     fn let_leave(&mut self, sets: &mut Sets<'_>, meter: &mut Meter) -> bool {
+        let numbers = |sets: &Sets<'_>| -> BTreeSet<u32> {
+            sets.pools.iter().flat_map(|(_, candidates)| candidates).map(|(number, _)| *number).collect()
+        };
+        // Those that left before are part of what could be chosen.
+        let left_before = self.left.iter().flat_map(|left| left.candidates.iter().copied());
+        let pool: BTreeSet<u32> = numbers(sets).into_iter().chain(left_before).collect();
         let mut gone = BTreeSet::new();
         let is_hopeless = sets.let_leave(&mut gone, &mut self.memory, meter);
         if let [(places, _)] = sets.pools.as_slice()
             && !gone.is_empty()
         {
             let chosen = sets.chosen.iter().map(|(number, _)| *number).collect();
-            self.left.push(Left { chosen, places: *places, candidates: gone });
+            self.left.push(Left { chosen, places: *places, pool, candidates: gone });
         }
         is_hopeless
     }
@@ -144,8 +152,10 @@ impl Outlooks {
         let [(places, candidates)] = sets.pools.as_mut_slice() else { return false };
         let chosen: Vec<u32> = sets.chosen.iter().map(|(number, _)| *number).collect();
         let goes_on = |left: &Left| {
+            let mut here = chosen.iter().skip(left.chosen.len()).chain(candidates.iter().map(|(number, _)| number));
             chosen.starts_with(&left.chosen)
                 && left.places.checked_sub(*places) == chosen.len().checked_sub(left.chosen.len())
+                && here.all(|number| left.pool.contains(number))
         };
         while self.left.last().is_some_and(|left| !goes_on(left)) {
             self.left.pop();

@@ -15,7 +15,6 @@ use tracing::{debug, info, warn};
 
 use super::member::Member;
 use super::{Inner, PAUSES};
-use crate::clock::between;
 use crate::runtime::Runtime;
 use crate::{heartbeat, node_status};
 
@@ -50,20 +49,15 @@ impl<R: Runtime> Inner<R> {
     }
 
     pub(super) async fn work_on_nodes(self: Arc<Self>) {
-        while let Some(name) = self.node_queue.get().await {
-            match self.report(&name).await {
-                Ok(next) => {
-                    self.node_queue.forget(&name);
-                    if let Some(next) = next {
-                        self.node_queue.add_after(name.clone(), next);
-                    }
-                }
+        while let Some(item) = self.node_queue.get().await {
+            match self.report(&item).await {
+                Ok(None) => item.done(),
+                Ok(Some(next)) => item.again_after(next),
                 Err(error) => {
-                    debug!(node = %name, err = %error, "Could not write the status of the node");
-                    self.node_queue.add_rate_limited(name.clone());
+                    debug!(node = %*item, err = %error, "Could not write the status of the node");
+                    item.retry();
                 }
             }
-            self.node_queue.done(&name);
         }
     }
 
@@ -76,7 +70,7 @@ impl<R: Runtime> Inner<R> {
         let turn = u32::try_from(member.number % STATUS_TURNS).unwrap_or(0);
         let spread = STATUS_TURN.saturating_mul(turn);
         let interval = STATUS_INTERVAL.saturating_add(spread);
-        let age = node_status::last_heartbeat(&node).map_or(interval, |at| between(at, now));
+        let age = node_status::last_heartbeat(&node).map_or(interval, |at| at.until(now));
         let earlier = |next: Duration| Some(changes.map_or(next, |changes| changes.min(next)));
         if node_status::says(&node, is_ready) && age < interval {
             return Ok(earlier(interval.saturating_sub(age)));

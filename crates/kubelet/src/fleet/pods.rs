@@ -12,30 +12,25 @@ use tracing::{debug, info};
 
 use super::Inner;
 use super::member::{Member, address_of};
+use crate::admission;
 use crate::pod_status::{self, Addresses};
 use crate::runtime::{Runtime, Stopping};
-use crate::{admission, clock};
 
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 impl<R: Runtime> Inner<R> {
     pub(super) async fn work_on_pods(self: Arc<Self>) {
-        while let Some(key) = self.pod_queue.get().await {
-            match self.look_after(&key).await {
-                Ok(next) => {
-                    self.pod_queue.forget(&key);
-                    if let Some(next) = next {
-                        // The clock of pods may be behind the timer's by a fraction.
-                        self.pod_queue.add_after(key.clone(), next.max(Duration::from_millis(1)));
-                    }
-                }
+        while let Some(item) = self.pod_queue.get().await {
+            match self.look_after(&item).await {
+                Ok(None) => item.done(),
+                // The clock of pods may be behind the timer's by a fraction.
+                Ok(Some(next)) => item.again_after(next.max(Duration::from_millis(1))),
                 Err(error) => {
-                    debug!(pod = %key, err = %error, "Could not write the status of the pod");
-                    self.pod_queue.add_rate_limited(key.clone());
+                    debug!(pod = %*item, err = %error, "Could not write the status of the pod");
+                    item.retry();
                 }
             }
-            self.pod_queue.done(&key);
         }
     }
 
@@ -71,7 +66,7 @@ impl<R: Runtime> Inner<R> {
         let slow = member.faults().slow;
         if !slow.is_zero() {
             let since = pod.metadata.deletion_timestamp.or(pod.metadata.creation_timestamp).unwrap_or(now);
-            let wait = slow.saturating_sub(clock::between(since, now));
+            let wait = slow.saturating_sub(since.until(now));
             if !wait.is_zero() {
                 return Ok(Some(wait));
             }

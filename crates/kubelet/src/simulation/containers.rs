@@ -11,7 +11,6 @@ use api::time::Timestamp;
 use matching::resources::is_sidecar;
 
 use super::rules::Rules;
-use crate::clock::{after, between};
 use crate::runtime::{Container, Ended, Observation, State};
 
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
@@ -82,7 +81,7 @@ impl Containers {
     /// Plays until now, and answers how the containers are.
     pub(super) fn advance(&mut self, pod: &Pod, rules: &Rules, now: Timestamp) -> Observation {
         let mut next = Next::default();
-        let created = after(self.began, rules.start);
+        let created = self.began.plus(rules.start);
         if rules.stays_pending || (now < created && self.is_untouched()) {
             if !rules.stays_pending {
                 next.at(created);
@@ -148,7 +147,7 @@ impl Containers {
             let mut is_ready = match &play.act {
                 Act::Running { since } if is_init => is_sidecar(container) && *since <= now,
                 Act::Running { since } => {
-                    let at = after(*since, rules.ready_after);
+                    let at = since.plus(rules.ready_after);
                     if at > now && rules.ready {
                         next.at(at);
                     }
@@ -166,7 +165,7 @@ impl Containers {
         };
         let init_containers = containers(&pod.spec.init_containers, &self.init, true);
         let containers = containers(&pod.spec.containers, &self.main, false);
-        Observation { has_sandbox, init_containers, containers, next: next.0.map(|at| between(now, at)) }
+        Observation { has_sandbox, init_containers, containers, next: next.0.map(|at| now.until(at)) }
     }
 }
 
@@ -209,7 +208,7 @@ impl Play {
                 Act::Waiting => self.act = Act::Running { since: cursor },
                 Act::Running { since } => {
                     let Some(run) = run else { return };
-                    let (since, finished) = (*since, after(*since, run));
+                    let (since, finished) = (*since, since.plus(run));
                     if finished > now {
                         return next.at(finished);
                     }
@@ -218,7 +217,7 @@ impl Play {
                         self.crashes = 0;
                     }
                     let pause = PAUSE_FIRST.saturating_mul(1_u32.checked_shl(self.crashes).unwrap_or(u32::MAX));
-                    let again = again(&end).then(|| after(finished, pause.min(PAUSE_MAX)));
+                    let again = again(&end).then(|| finished.plus(pause.min(PAUSE_MAX)));
                     self.act = Act::Ended { end, again };
                 }
                 Act::Ended { end, again: Some(again) } => {
@@ -255,7 +254,7 @@ impl Play {
             Act::Running { since } => (State::Running { since: *since }, self.last_end.clone()),
             Act::Ended { end, again: None } => (State::Ended(end.clone()), self.last_end.clone()),
             Act::Ended { end, again: Some(again) } => {
-                let pause = i64::try_from(between(end.finished, *again).as_nanos()).unwrap_or(i64::MAX);
+                let pause = i64::try_from(end.finished.until(*again).as_nanos()).unwrap_or(i64::MAX);
                 let pause = api::duration::Duration { nanos: pause };
                 let message = format!(
                     "back-off {pause} restarting failed container={} pod={}_{}({})",

@@ -1,6 +1,6 @@
 //! Containers, as far as scheduler, node agent and controllers look into them.
 
-use super::ResourceRequirements;
+use super::{ResourceList, ResourceRequirements};
 use crate::json::{Text, Value};
 use crate::view::view;
 
@@ -12,7 +12,20 @@ view! {
         pub ports: Vec<ContainerPort>,
         pub resources: ResourceRequirements,
         pub restart_policy: Option<Text>,
+        pub restart_policy_rules: Vec<ContainerRestartRule>,
+        pub volume_mounts: Vec<VolumeMount>,
         pub image_pull_policy: Text,
+    }
+
+    /// When a container is restarted against its policy.
+    pub struct ContainerRestartRule {
+        pub action: Text,
+    }
+
+    /// A volume in a container.
+    pub struct VolumeMount {
+        pub name: Text,
+        pub bind_mount_options: Vec<Text>,
     }
 
     /// A container that was added to a running pod.
@@ -45,5 +58,7 @@ view! {
         #[serde(rename = "containerID")]
         pub container_id: Text,
         pub started: Option<bool>,
+        pub allocated_resources: Option<ResourceList>,
+        pub resources: Option<ResourceRequirements>,
     }
 }

@@ -58,6 +58,7 @@ view! {
         pub os: Option<PodOs>,
         pub scheduling_gates: Vec<PodSchedulingGate>,
         pub resource_claims: Vec<PodResourceClaim>,
+        pub host_users: Option<bool>,
         pub resources: Option<ResourceRequirements>,
     }
 

@@ -32,6 +32,13 @@ view! {
         pub azure_disk: Option<Value>,
         pub csi: Option<Value>,
         pub ephemeral: Option<EphemeralVolumeSource>,
+        pub image: Option<ImageVolumeSource>,
+    }
+
+    /// The contents of an image.
+    pub struct ImageVolumeSource {
+        pub reference: Text,
+        pub pull_policy: Text,
     }
 
     /// A claim of the pod's namespace.
@@ -102,6 +109,14 @@ view! {
         pub access_modes: Vec<Text>,
         pub capacity: ResourceList,
         pub conditions: Vec<PersistentVolumeClaimCondition>,
+        pub current_volume_attributes_class_name: Option<Text>,
+        pub modify_volume_status: Option<ModifyVolumeStatus>,
+    }
+
+    /// What a volume is being tuned to.
+    pub struct ModifyVolumeStatus {
+        pub target_volume_attributes_class_name: Text,
+        pub status: Text,
     }
 
     /// One aspect of a claim's state.

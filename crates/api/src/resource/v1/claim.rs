@@ -58,7 +58,7 @@ view! {
         pub admin_access: Option<bool>,
         pub tolerations: Vec<DeviceToleration>,
         pub capacity: Option<CapacityRequirements>,
-        pub derived_attributes: Vec<Value>,
+        pub derived_attributes: Vec<DeviceDerivedAttribute>,
     }
 
     /// One of several alternatives.
@@ -70,7 +70,13 @@ view! {
         pub count: i64,
         pub tolerations: Vec<DeviceToleration>,
         pub capacity: Option<CapacityRequirements>,
-        pub derived_attributes: Vec<Value>,
+        pub derived_attributes: Vec<DeviceDerivedAttribute>,
+    }
+
+    /// An attribute that constraints see and no driver publishes: what an expression over `device` says.
+    pub struct DeviceDerivedAttribute {
+        pub name: Text,
+        pub expression: Text,
     }
 
     /// How much of a device that is shared.

@@ -1,7 +1,9 @@
 //! The last changes of a resource, in order, with the text that watchers are sent.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use api::json::Value;
 use bytes::Bytes;
@@ -42,6 +44,7 @@ pub struct Change {
     pub object: Arc<Served>,
     /// The object before.
     pub previous: Option<Arc<Served>>,
+    at: Instant,
     made: Mutex<Made>,
 }
 
@@ -50,12 +53,24 @@ pub struct Change {
 struct Made {
     event: Option<Bytes>,
     decoded: Option<Arc<Value>>,
-    decoded_previous: Option<Arc<Value>>,
 }
 
 impl Change {
-    pub(super) fn new(kind: ChangeKind, key: Arc<str>, object: Arc<Served>, previous: Option<Arc<Served>>) -> Self {
-        Self { kind, key, object, previous, made: Mutex::default() }
+    pub(super) fn new(
+        kind: ChangeKind,
+        key: Arc<str>,
+        object: Arc<Served>,
+        previous: Option<Arc<Served>>,
+        at: Instant,
+    ) -> Self {
+        Self { kind, key, object, previous, at, made: Mutex::default() }
+    }
+
+    /// What is kept in memory only because the change is: an object that is still there is not.
+    fn bytes(&self) -> usize {
+        let gone = if self.kind == ChangeKind::Deleted { self.object.json.len() } else { 0 };
+        let before = self.previous.as_ref().map(|previous| previous.json.len()).unwrap_or_default();
+        gone.saturating_add(before).saturating_add(CHANGE_BYTES)
     }
 
     fn made(&self) -> std::sync::MutexGuard<'_, Made> {
@@ -75,12 +90,6 @@ impl Change {
     pub fn decoded(&self) -> Arc<Value> {
         self.made().decoded.get_or_insert_with(|| Arc::new(self.object.decode())).clone()
     }
-
-    /// The object before, as a document.
-    pub fn decoded_previous(&self) -> Arc<Value> {
-        let decode = || Arc::new(self.previous.as_ref().map(|it| it.decode()).unwrap_or_default());
-        self.made().decoded_previous.get_or_insert_with(decode).clone()
-    }
 }
 
 /// The line of a watch event about an object.
@@ -95,16 +104,47 @@ pub fn event_line(event_type: &str, object: &[u8]) -> Bytes {
     line.into()
 }
 
-/// At most so many changes are kept per resource,
-const COUNT_MAX: usize = 20_000;
-/// and at most so many bytes of text in them.
-const BYTES_MAX: usize = 16 << 20;
+/// Changes are kept for this long: a watcher that hears nothing but bookmarks, one a minute, can go on from the last.
+const AGE_MAX: Duration = Duration::from_secs(90);
+/// All resources together keep a number of bytes, but a resource with less than this part of it keeps its own: a busy one
+/// does not cost the others their past.
+const SHARE: usize = 8;
+/// This many changes of a resource are kept however old they are.
+const COUNT_MIN: usize = 100;
+/// What a change takes beside texts.
+const CHANGE_BYTES: usize = 256;
 /// What was made for watchers is kept with so many of the last changes: a document takes ten times the room of its text.
 const MADE_MAX: usize = 128;
 /// A watcher gets at most so many changes at a time,
 const BATCH: usize = 256;
 /// and no more once they have so many bytes: a slow one holds some batches.
 const BATCH_BYTES: usize = 256 << 10;
+
+/// How much the changes of all resources take, and how much they may.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicUsize,
+    max: usize,
+}
+
+impl Budget {
+    pub(super) fn new(max: usize) -> Self {
+        Self { used: AtomicUsize::new(0), max }
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a resource whose changes take `own` bytes has to forget some.
+    fn is_exceeded_by(&self, own: usize) -> bool {
+        own > self.max / SHARE && self.used.load(Ordering::Relaxed) > self.max
+    }
+}
 
 /// The changes that are kept, numbered without gaps.
 #[derive(Debug)]
@@ -113,39 +153,58 @@ pub(super) struct Changes {
     /// The number of the first one in the list.
     first: u64,
     bytes: usize,
+    budget: Arc<Budget>,
     /// INVARIANT: every change after this revision is in the list.
     complete_after: Revision,
     newest: Revision,
 }
 
 impl Changes {
-    pub(super) fn new(revision: Revision) -> Self {
-        Self { list: VecDeque::new(), first: 0, bytes: 0, complete_after: revision, newest: 0 }
+    pub(super) fn new(revision: Revision, budget: Arc<Budget>) -> Self {
+        Self { list: VecDeque::new(), first: 0, bytes: 0, budget, complete_after: revision, newest: 0 }
     }
 
     /// Forgets everything: changes up to `revision` are unknown, and every place is lost. Gives back the next number.
     pub(super) fn restart(&mut self, revision: Revision) -> u64 {
-        let first = self.end().saturating_add(1);
-        *self = Self { first, newest: revision, ..Self::new(revision) };
+        self.first = self.end().saturating_add(1);
+        self.list.clear();
+        self.budget.give_back(self.bytes);
+        self.bytes = 0;
+        self.complete_after = revision;
+        self.newest = revision;
         self.end()
     }
 
     /// Adds a change; gives back the number of the next one.
-    pub(super) fn push(&mut self, change: Change) -> u64 {
+    pub(super) fn push(&mut self, change: Arc<Change>) -> u64 {
         self.newest = change.object.revision;
-        self.bytes = self.bytes.saturating_add(change.object.json.len());
-        self.list.push_back(Arc::new(change));
+        let (bytes, now) = (change.bytes(), change.at);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.budget.take(bytes);
+        self.list.push_back(change);
         let old = self.list.len().checked_sub(MADE_MAX).and_then(|at| self.list.get(at));
         if let Some(old) = old {
             old.forget_made();
         }
-        while self.list.len() > COUNT_MAX || (self.bytes > BYTES_MAX && self.list.len() > 1) {
-            let Some(oldest) = self.list.pop_front() else { break };
-            self.bytes = self.bytes.saturating_sub(oldest.object.json.len());
+        self.trim(now);
+        self.end()
+    }
+
+    /// Forgets changes that are too old or too many.
+    pub(super) fn trim(&mut self, now: Instant) {
+        while let Some(oldest) = self.list.front() {
+            let is_old = now.saturating_duration_since(oldest.at) > AGE_MAX;
+            let is_too_much = self.budget.is_exceeded_by(self.bytes);
+            if !is_too_much && (!is_old || self.list.len() <= COUNT_MIN) {
+                return;
+            }
+            let bytes = oldest.bytes();
             self.complete_after = oldest.object.revision;
             self.first = self.first.saturating_add(1);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.budget.give_back(bytes);
+            self.list.pop_front();
         }
-        self.end()
     }
 
     /// The revision of the last change, 0 if there was none.
@@ -166,6 +225,12 @@ impl Changes {
         Ok(self.first.saturating_add(u64::try_from(before).unwrap_or(u64::MAX)))
     }
 
+    /// All changes from a place on.
+    pub(super) fn all_from(&self, place: u64) -> impl Iterator<Item = &Arc<Change>> {
+        let skip = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.list.iter().skip(skip)
+    }
+
     pub(super) fn from(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
         let Some(skip) = place.checked_sub(self.first) else {
             return Err(TooOld { oldest: self.complete_after });
@@ -181,34 +246,62 @@ impl Changes {
     }
 }
 
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::storage::stored;
 
-    fn change(revision: u64, length: usize) -> Change {
+    fn change(revision: u64, length: usize, at: Instant) -> Arc<Change> {
         let mut object = api::json!({"metadata": {"creationTimestamp": null, "name": ("x".repeat(length))}});
-        let served = Served::new(&stored::encode(&mut object).unwrap(), revision).unwrap();
-        Change::new(ChangeKind::Added, "k".into(), Arc::new(served), None)
+        let served = Arc::new(Served::new(&stored::encode(&mut object).unwrap(), revision).unwrap());
+        Arc::new(Change::new(ChangeKind::Deleted, "k".into(), served, None, at))
     }
 
     #[test]
     fn places_are_found_by_revision_and_lost_when_changes_are_forgotten() {
-        let mut changes = Changes::new(5);
+        let (total, start) = (Arc::new(Budget::new(256 << 20)), Instant::now());
+        let mut changes = Changes::new(5, total.clone());
         assert_eq!(changes.place_after(4), Err(TooOld { oldest: 5 }));
         assert_eq!(changes.place_after(9), Ok(0));
         for revision in [7, 9, 12] {
-            changes.push(change(revision, 10));
+            changes.push(change(revision, 10, start));
         }
         assert_eq!(changes.place_after(5), Ok(0));
         assert_eq!(changes.place_after(9), Ok(2));
         assert_eq!(changes.place_after(99), Ok(3));
         assert_eq!(changes.from(1).unwrap().len(), 2);
-        changes.push(change(20, BYTES_MAX));
+        // Few changes stay however old they are.
+        changes.trim(start + AGE_MAX * 2);
+        assert_eq!(changes.from(0).unwrap().len(), 3);
+        for revision in 20..20 + COUNT_MIN as u64 {
+            changes.push(change(revision, 10, start + AGE_MAX * 2));
+        }
         assert_eq!(changes.place_after(9), Err(TooOld { oldest: 12 }));
         assert_eq!(changes.from(0).unwrap_err(), TooOld { oldest: 12 });
-        assert_eq!(changes.from(3).unwrap().len(), 1);
-        assert_eq!(changes.end(), 4);
+        assert_eq!(changes.end(), 3 + COUNT_MIN as u64);
+        assert_eq!(total.used.load(Ordering::Relaxed), changes.bytes);
+        drop(changes);
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_busy_resource_pays_for_its_own_past() {
+        let (total, start) = (Arc::new(Budget::new(256 << 20)), Instant::now());
+        let (mut busy, mut quiet) = (Changes::new(1, total.clone()), Changes::new(1, total.clone()));
+        quiet.push(change(2, 10, start));
+        for revision in 3..80 {
+            busy.push(change(revision, 4 << 20, start));
+        }
+        quiet.push(change(80, 10, start));
+        assert!(total.used.load(Ordering::Relaxed) <= total.max + (5 << 20));
+        assert_eq!(quiet.place_after(1), Ok(0));
+        assert!(busy.place_after(1).is_err());
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn check(text: &str, compiled: &Compiled, owned: &[Device], count: usize) -> (Ou
 #[test]
 fn looking_ahead_finds_what_trying_every_set_finds() {
     let (mut found, mut none, mut failed, mut saved) = (0, 0, 0, 0);
-    for seed in 10_000..12_500 {
+    for seed in 10_000..11_500 {
         let mut choices = Choices::new(seed);
         let Some((text, compiled)) = Some(expression(&mut choices)).and_then(|it| Some((it.clone(), compile(&it)?)))
         else {
@@ -62,8 +62,8 @@ fn looking_ahead_finds_what_trying_every_set_finds() {
             _ => failed += 1,
         }
     }
-    assert!(found > 500 && none > 300 && failed > 200, "{found} found, {none} none, {failed} failed");
-    assert!(saved > 200, "{saved}");
+    assert!(found > 300 && none > 150 && failed > 100, "{found} found, {none} none, {failed} failed");
+    assert!(saved > 100, "{saved}");
 }
 
 #[test]

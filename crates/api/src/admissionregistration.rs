@@ -1,0 +1,3 @@
+//! Group `admissionregistration.k8s.io`.
+
+pub mod v1;

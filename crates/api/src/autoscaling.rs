@@ -1,0 +1,3 @@
+//! Group `autoscaling`.
+
+pub mod v2;

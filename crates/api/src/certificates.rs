@@ -1,0 +1,3 @@
+//! Group `certificates.k8s.io`.
+
+pub mod v1;

@@ -1,0 +1,3 @@
+//! Group `discovery.k8s.io`.
+
+pub mod v1;

@@ -1,0 +1,3 @@
+//! Group `rbac.authorization.k8s.io`.
+
+pub mod v1;

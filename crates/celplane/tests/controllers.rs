@@ -1,0 +1,87 @@
+//! The controllers against the real server in one process, with simulated nodes.
+//!
+//! Replays recorded scenarios: requests are sent, and what the controllers leave behind and write is compared with what
+//! Kubernetes' controllers left and wrote. [`cluster`] is server, controllers, nodes and a scheduler that only binds;
+//! [`driver`] plays the steps; [`mask`] hides what no two runs have in common; [`compare`] tells the differences.
+//! What does not agree yet is listed in `known_gaps.txt`; a scenario there that agrees fails the test as well, so that
+//! the list only shrinks. `CELPLANE_SCENARIOS=deployment-` plays only ids that contain the text and shows differences.
+
+pub(crate) mod cluster;
+mod compare;
+mod driver;
+mod kubelet;
+mod mask;
+mod record;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// So many scenarios are played at a time.
+const AT_A_TIME: usize = 24;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/controllers")
+}
+
+/// The scenarios of a file.
+fn scenarios(file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder().join(format!("data/{file}.jsonl"))).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Plays scenarios together on one cluster and holds the differences against the list.
+async fn replay(files: &[&str]) {
+    let known = std::fs::read_to_string(folder().join("known_gaps.txt")).unwrap_or_default();
+    let known: BTreeMap<&str, &str> = known.lines().filter_map(|line| line.split_once(" # ")).collect();
+    let only = std::env::var("CELPLANE_SCENARIOS").unwrap_or_default();
+    let cluster = cluster::Cluster::start().await;
+    let permits = Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
+    let all = files.iter().flat_map(|file| scenarios(file));
+    let chosen = all.filter(|scenario| scenario["id"].as_str().unwrap().contains(&only));
+    let playing: Vec<_> = chosen
+        .map(|scenario| {
+            let (cluster, permits) = (cluster.clone(), permits.clone());
+            tokio::spawn(async move {
+                let _permit = permits.acquire().await.unwrap();
+                let id = scenario["id"].as_str().unwrap().to_owned();
+                (id, driver::play(&cluster, &scenario).await)
+            })
+        })
+        .collect();
+    let (mut wrong, mut agreed) = (Vec::new(), 0);
+    for playing in playing {
+        let (id, differences) = playing.await.unwrap();
+        match (differences.is_empty(), known.contains_key(id.as_str())) {
+            (true, false) => agreed += 1,
+            (true, true) => wrong.push(format!("{id}: agrees now, take it off the list")),
+            (false, true) if only.is_empty() => {}
+            (false, _) => wrong.push(format!("{id}:\n  {}", differences.join("\n  "))),
+        }
+    }
+    println!("{agreed} scenarios agree");
+    assert!(wrong.is_empty(), "{} of {} scenarios:\n{}", wrong.len(), agreed + wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_workloads_agree() {
+    replay(&["deployment", "replicaset", "replicationcontroller"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_housekeeping_agrees() {
+    replay(&[
+        "clusterrole-aggregation",
+        "disruption",
+        "endpointslice",
+        "ephemeral-volume",
+        "garbage-collector",
+        "namespace",
+        "pvc-pv-protection",
+        "serviceaccount",
+        "token-cleaner",
+    ])
+    .await;
+}

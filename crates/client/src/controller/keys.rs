@@ -1,0 +1,39 @@
+//! What there is to reconcile when an object changes.
+
+use api::meta::v1::{Object, ObjectMeta};
+
+use crate::document::Document;
+use crate::informer::Key;
+
+/// An object, whole or as a view.
+pub trait HasMetadata {
+    /// What every object has.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+impl<T: Object> HasMetadata for T {
+    fn metadata(&self) -> &ObjectMeta {
+        Object::metadata(self)
+    }
+}
+
+impl<T: Object> HasMetadata for Document<T> {
+    fn metadata(&self) -> &ObjectMeta {
+        Document::metadata(self)
+    }
+}
+
+/// The object itself.
+pub fn own<T: HasMetadata>(object: &T) -> Option<Key> {
+    let metadata = object.metadata();
+    Some(Key::new(metadata.namespace.clone(), metadata.name.clone()))
+}
+
+/// The object of this kind that controls it, in the same namespace.
+pub fn controlled_by<T: HasMetadata>(kind: &'static str) -> impl Fn(&T) -> Option<Key> {
+    move |object| {
+        let metadata = object.metadata();
+        let owner = metadata.controller().filter(|owner| owner.kind == kind)?;
+        Some(Key::new(metadata.namespace.clone(), owner.name.clone()))
+    }
+}

@@ -1,0 +1,191 @@
+//! Objects as components hold them: whole documents, typed views of them, or both.
+//!
+//! A view knows only some fields, so views are read and never written. What is written is whole: a document, or one of
+//! the few types that know all their fields ([`Complete`]).
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use api::json::{ConvertError, Value, from_value, to_value};
+use api::meta::v1::{Object, ObjectMeta};
+
+use crate::resources::{Resource, Served};
+
+/// A whole object together with a typed view of it. Clones share both.
+///
+/// It can be used as the view; [`value`](Self::value) is what a change starts from.
+#[derive(Debug)]
+pub struct Document<T> {
+    value: Arc<Value>,
+    view: Arc<T>,
+}
+
+impl<T> Clone for Document<T> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), view: self.view.clone() }
+    }
+}
+
+impl<T> PartialEq for Document<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.value, &other.value) || self.value == other.value
+    }
+}
+
+impl<T> Deref for Document<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.view
+    }
+}
+
+impl<T> Document<T> {
+    /// The whole object.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The whole object, to be changed and written.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        Value::clone(&self.value)
+    }
+
+    /// The view, to be kept on its own.
+    #[must_use]
+    pub fn view(&self) -> &Arc<T> {
+        &self.view
+    }
+}
+
+impl<T: Object> Document<T> {
+    /// Reads the view of an object.
+    ///
+    /// # Errors
+    /// Where the object does not fit the view.
+    pub fn new(value: impl Into<Arc<Value>>) -> Result<Self, ConvertError> {
+        let value = value.into();
+        Ok(Self { view: Arc::new(from_value(&value)?), value })
+    }
+
+    /// What every object has.
+    #[must_use]
+    pub fn metadata(&self) -> &ObjectMeta {
+        self.view.metadata()
+    }
+}
+
+/// What a component keeps of the objects of a kind: a view, a [`Document`], or a projection of its own.
+pub trait Kept: Sized + Send + Sync + 'static {
+    /// Where the objects are served.
+    const RESOURCE: Resource;
+
+    /// What is kept of one.
+    ///
+    /// # Errors
+    /// Where the object does not have the expected form.
+    fn keep(document: Arc<Value>) -> Result<Self, ConvertError>;
+}
+
+impl<T: Served> Kept for T {
+    const RESOURCE: Resource = T::RESOURCE;
+
+    fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
+        from_value(&document)
+    }
+}
+
+impl<T: Served> Kept for Document<T> {
+    const RESOURCE: Resource = T::RESOURCE;
+
+    fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
+        Document::new(document)
+    }
+}
+
+/// What may be written: it holds all that an object has.
+pub trait Complete {
+    /// The whole object.
+    ///
+    /// # Errors
+    /// If it cannot be said in JSON.
+    fn whole(&self) -> Result<Cow<'_, Value>, ConvertError>;
+}
+
+impl Complete for Value {
+    fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+impl<T> Complete for Document<T> {
+    fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
+        Ok(Cow::Borrowed(self.value()))
+    }
+}
+
+macro_rules! complete {
+    ($($type:ty),* $(,)?) => {
+        $(impl Complete for $type {
+            fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
+                to_value(self).map(Cow::Owned)
+            }
+        })*
+    };
+}
+
+complete!(api::coordination::v1::Lease, api::core::v1::Event);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use api::core::v1::Pod;
+    use api::types::Kind;
+
+    use super::*;
+
+    #[test]
+    fn what_the_view_does_not_know_is_still_written() {
+        let text = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","command":["run"],"unheard":1}]}}"#;
+        let document: Document<Pod> = Document::new(api::json::parse(text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(document.metadata().name, "p");
+        assert_eq!(document.spec.containers.len(), 1);
+        assert_eq!(api::json::to_string(&document.whole().unwrap()), text);
+    }
+
+    /// An object in which every field of the type is set.
+    fn sample(kind: Kind) -> Value {
+        match kind {
+            Kind::Bool => true.into(),
+            Kind::Int32 | Kind::Int64 => 7.into(),
+            Kind::Time => "2026-01-02T03:04:05Z".into(),
+            Kind::MicroTime => "2026-01-02T03:04:05.000006Z".into(),
+            Kind::List(item) => Value::Array(vec![sample(*item)]),
+            Kind::Map(item) => api::json!({"key": (sample(*item))}),
+            Kind::Struct(of) => {
+                let mut object = api::json::Object::new();
+                // `selfLink` is no longer set by anyone.
+                for field in of.fields.iter().filter(|field| field.name != "selfLink") {
+                    object.insert(field.name, sample(field.kind));
+                }
+                object.into()
+            }
+            _ => "text".into(),
+        }
+    }
+
+    #[test]
+    fn the_types_that_are_written_know_all_their_fields() {
+        fn check<T: Object + Complete>() {
+            let all = sample(Kind::Struct(api::types::by_kind(T::GROUP, T::VERSION, T::KIND).unwrap()));
+            let view: T = from_value(&all).unwrap();
+            assert_eq!(*view.whole().unwrap(), all, "{}", T::KIND);
+        }
+        check::<api::coordination::v1::Lease>();
+        check::<api::core::v1::Event>();
+    }
+}

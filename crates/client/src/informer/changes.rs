@@ -1,0 +1,127 @@
+//! Changes that wait to be read, joined by key: a slow reader skips what is outdated instead of filling the memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::{Change, Key};
+
+struct Waiting<T> {
+    order: VecDeque<Key>,
+    changes: HashMap<Key, Change<T>>,
+}
+
+struct Shared<T> {
+    waiting: Mutex<Waiting<T>>,
+    ready: Notify,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Changes of a collection, to be read at leisure.
+pub struct Changes<T> {
+    shared: Arc<Shared<T>>,
+}
+
+pub(super) struct Sender<T> {
+    shared: Weak<Shared<T>>,
+}
+
+pub(super) fn channel<T>() -> (Sender<T>, Changes<T>) {
+    let waiting = Mutex::new(Waiting { order: VecDeque::new(), changes: HashMap::new() });
+    let shared = Arc::new(Shared { waiting, ready: Notify::new() });
+    (Sender { shared: Arc::downgrade(&shared) }, Changes { shared })
+}
+
+impl<T> Sender<T> {
+    /// Whether somebody still reads.
+    pub(super) fn send(&self, key: &Key, change: &Change<T>) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let mut waiting = shared.lock();
+        let joined = match waiting.changes.remove(key) {
+            None => {
+                waiting.order.push_back(key.clone());
+                Some(change.clone())
+            }
+            Some(earlier) => join(earlier, change),
+        };
+        match joined {
+            Some(change) => {
+                waiting.changes.insert(key.clone(), change);
+            }
+            // The reader never knew of it.
+            None => waiting.order.retain(|it| it != key),
+        }
+        drop(waiting);
+        shared.ready.notify_one();
+        true
+    }
+}
+
+/// What two changes in a row are to one who has seen neither.
+fn join<T>(earlier: Change<T>, later: &Change<T>) -> Option<Change<T>> {
+    match (earlier, later) {
+        (Change::Added(_), Change::Deleted(_)) => None,
+        (Change::Added(_), later) => Some(Change::Added(later.newest().clone())),
+        (_, Change::Deleted(last)) => Some(Change::Deleted(last.clone())),
+        (Change::Updated { old, .. } | Change::Deleted(old), later) => {
+            Some(Change::Updated { old, new: later.newest().clone() })
+        }
+    }
+}
+
+impl<T> Changes<T> {
+    /// The next change.
+    pub async fn next(&mut self) -> (Key, Change<T>) {
+        loop {
+            if let Some(change) = self.try_next() {
+                return change;
+            }
+            self.shared.ready.notified().await;
+        }
+    }
+
+    /// The next change, if one waits.
+    pub fn try_next(&mut self) -> Option<(Key, Change<T>)> {
+        let mut waiting = self.shared.lock();
+        let key = waiting.order.pop_front()?;
+        let change = waiting.changes.remove(&key)?;
+        Some((key, change))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(changes: &[Change<u8>], expected: Option<Change<u8>>) {
+        let (sender, mut receiver) = channel();
+        let key = Key::new("a", "b");
+        for change in changes {
+            assert!(sender.send(&key, change));
+        }
+        assert_eq!(receiver.try_next(), expected.map(|change| (key, change)));
+        assert_eq!(receiver.try_next(), None);
+        drop(receiver);
+        assert!(!sender.send(&Key::default(), &Change::Added(Arc::new(0))));
+    }
+
+    #[test]
+    fn what_is_not_read_is_joined() {
+        let added = |to: u8| Change::Added(Arc::new(to));
+        let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from), new: Arc::new(to) };
+        let deleted = |last: u8| Change::Deleted(Arc::new(last));
+        check(&[added(1), updated(1, 2)], Some(added(2)));
+        check(&[added(1), updated(1, 2), deleted(2)], None);
+        check(&[updated(1, 2), updated(2, 3)], Some(updated(1, 3)));
+        check(&[updated(1, 2), deleted(3)], Some(deleted(3)));
+        check(&[deleted(1), added(2)], Some(updated(1, 2)));
+        check(&[deleted(1), added(2), deleted(2)], Some(deleted(2)));
+    }
+}

@@ -1,0 +1,131 @@
+//! Who is told about changes.
+//!
+//! One thread at a time has the turn: it stores a change and tells it, so that a new handler neither misses nor repeats
+//! one. A handler that adds another one has the turn itself; the new one waits until the change has been told.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use super::{Change, Key, Store};
+
+/// Answers whether it wants to be called again.
+pub(super) type Handler<T> = Box<dyn FnMut(&Key, &Change<T>) -> bool + Send>;
+
+pub(super) struct Handlers<T> {
+    /// The turn.
+    all: Mutex<Vec<Handler<T>>>,
+    /// Whose turn it is.
+    thread: Mutex<Option<ThreadId>>,
+    /// Added by the one whose turn it is.
+    added: Mutex<Vec<Handler<T>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to store and tell.
+pub(super) struct Turn<'a, T> {
+    handlers: &'a Handlers<T>,
+    store: &'a Store<T>,
+    all: MutexGuard<'a, Vec<Handler<T>>>,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        *lock(&self.handlers.thread) = None;
+    }
+}
+
+impl<T> Handlers<T> {
+    pub(super) fn new() -> Self {
+        Self { all: Mutex::new(Vec::new()), thread: Mutex::new(None), added: Mutex::new(Vec::new()) }
+    }
+
+    /// Waits for the turn.
+    pub(super) fn turn<'a>(&'a self, store: &'a Store<T>) -> Turn<'a, T> {
+        let all = lock(&self.all);
+        *lock(&self.thread) = Some(std::thread::current().id());
+        Turn { handlers: self, store, all }
+    }
+
+    pub(super) fn add(&self, store: &Store<T>, handler: Handler<T>) {
+        if *lock(&self.thread) == Some(std::thread::current().id()) {
+            lock(&self.added).push(handler);
+            return;
+        }
+        let mut turn = self.turn(store);
+        turn.begin(handler);
+        turn.begin_added();
+    }
+}
+
+impl<T> Turn<'_, T> {
+    /// Tells a handler what is here.
+    fn begin(&mut self, mut handler: Handler<T>) {
+        for (key, object) in self.store.entries() {
+            if !handler(&key, &Change::Added(object)) {
+                return;
+            }
+        }
+        self.all.push(handler);
+    }
+
+    /// Tells what is here to those that were added meanwhile, who may have added others.
+    fn begin_added(&mut self) {
+        loop {
+            let added = std::mem::take(&mut *lock(&self.handlers.added));
+            if added.is_empty() {
+                return;
+            }
+            added.into_iter().for_each(|handler| self.begin(handler));
+        }
+    }
+
+    /// Tells a change that has been stored.
+    pub(super) fn tell(&mut self, key: &Key, change: &Change<T>) {
+        self.all.retain_mut(|handler| handler(key, change));
+        self.begin_added();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_handler_may_add_handlers_which_miss_and_repeat_nothing() {
+        let inner = Arc::new((Store::new(), Handlers::new()));
+        let set = |name: &str, number: u32| {
+            let mut turn = inner.1.turn(&inner.0);
+            let change = inner.0.set(&Key::new("", name), number.to_string().into(), Arc::new(number)).unwrap();
+            turn.tell(&Key::new("", name), &change);
+        };
+        set("a", 1);
+        let told: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let (outer, seen) = (Arc::downgrade(&inner), told.clone());
+        let mut added = false;
+        let handler: Handler<u32> = Box::new(move |_, change| {
+            if **change.newest() == 2 && !std::mem::replace(&mut added, true) {
+                let (inner, seen) = (outer.upgrade().unwrap(), seen.clone());
+                let second: Handler<u32> = Box::new(move |_, change| {
+                    lock(&seen).push(**change.newest());
+                    **change.newest() < 4
+                });
+                inner.1.add(&inner.0, second);
+            }
+            true
+        });
+        inner.1.add(&inner.0, handler);
+        set("b", 2);
+        assert_eq!(*lock(&told), [1, 2]);
+        set("a", 3);
+        set("a", 4);
+        set("a", 5);
+        assert_eq!(*lock(&told), [1, 2, 3, 4], "it wanted no more after 4");
+    }
+}

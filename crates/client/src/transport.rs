@@ -1,0 +1,55 @@
+//! How a request reaches the server: over the network, or by a call within the process.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use tower_service::Service;
+
+pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of an answer, which comes in pieces.
+pub(crate) type Body = UnsyncBoxBody<Bytes, AnyError>;
+
+/// An answer that is under way.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, AnyError>> + Send>>;
+
+/// Something that answers requests.
+pub(crate) trait Transport: Send + Sync {
+    fn send(&self, request: Request<Full<Bytes>>) -> Answer;
+}
+
+/// A service in this process. No socket and no task stand between: a client costs no more than its service.
+pub(crate) struct InProcess<S>(pub(crate) S);
+
+impl<S, B> Transport for InProcess<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<AnyError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<AnyError>,
+{
+    fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let mut service = self.0.clone();
+        Box::pin(async move {
+            std::future::poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
+            let response = service.call(request).await.map_err(Into::into)?;
+            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    }
+}
+
+impl Transport for kube::Client {
+    fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let client = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let response = client.send(Request::from_parts(head, kube::client::Body::from(body))).await?;
+            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    }
+}

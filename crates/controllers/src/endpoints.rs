@@ -1,0 +1,251 @@
+//! Writes the `Endpoints` of services with a selector: the older form, one object for all addresses.
+//!
+//! Follows Kubernetes `pkg/controller/endpoint`.
+
+mod subsets;
+
+use std::sync::Arc;
+
+use api::core::v1::{Endpoints, Pod, Service};
+use api::json::{Object, Value};
+use api::time::Timestamp;
+use client::Document;
+use client::controller::{Controller, Next, own};
+use client::informer::{Informer, Key};
+use client::objects::Deletion;
+use client::resources::Served as _;
+
+use crate::action::Action;
+use crate::executor::{Executor, Failure};
+use crate::expectations::UNSETTLED;
+use crate::manager::Context;
+use crate::services::Watched;
+use crate::{edit, outcome, pods, services};
+
+pub(crate) use subsets::Subsets;
+
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const CONTROLLER: &str = "endpoint-controller";
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// More addresses than these are not written.
+const CAPACITY: usize = 1000;
+
+/// As many services are worked on at a time.
+const WORKERS: usize = 5;
+
+struct EndpointsController {
+    watched: Watched,
+    endpoints: Informer<Document<Endpoints>>,
+    executor: Executor,
+}
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let watched = Watched::new(&context.informers);
+    let endpoints = context.informers.all::<Document<Endpoints>>();
+    let executor = context.executor();
+    executor.expectations().follow(&endpoints, &Endpoints::RESOURCE.plural);
+    let runner = watched.watch(Controller::new(context.name, &context.runtime)).watch(&endpoints, own).workers(WORKERS);
+    let controller = Arc::new(EndpointsController { watched, endpoints, executor });
+    runner
+        .run(move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(key).await }
+        })
+        .await;
+}
+
+impl EndpointsController {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        let current = self.endpoints.store().get_key(&key);
+        let Some(service) = self.watched.services.store().get_key(&key) else {
+            self.watched.forget(&key);
+            let actions = current.filter(|it| is_left_over(it)).map(|it| delete(&it)).into_iter().collect();
+            return outcome::next(self.executor.perform(&key, actions).await);
+        };
+        let selected = self.watched.pods_of(&service);
+        let trigger = self.watched.trigger(&service, &selected);
+        let current = current.as_ref().map(|it| it.value());
+        let actions = reconcile(&service, selected.iter().map(|pod| &**pod), current, trigger);
+        outcome::next(self.executor.perform(&key, actions).await)
+    }
+}
+
+/// Whether endpoints without a service are to go: those by which components elect a leader stay.
+fn is_left_over(endpoints: &Document<Endpoints>) -> bool {
+    edit::annotation(endpoints.value(), services::LEADER).is_none()
+}
+
+fn delete(endpoints: &Document<Endpoints>) -> Action {
+    let metadata = endpoints.metadata();
+    Action::Delete {
+        resource: Endpoints::RESOURCE,
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        how: Deletion::default(),
+    }
+}
+
+/// What a service needs, given its pods and what is there. `trigger` is when the newest change was made.
+fn reconcile<'a>(
+    service: &Service,
+    selected: impl IntoIterator<Item = &'a Pod>,
+    current: Option<&Value>,
+    trigger: Option<Timestamp>,
+) -> Vec<Action> {
+    if !services::is_published(service) {
+        return Vec::new();
+    }
+    let mut subsets = wanted(service, selected).pack();
+    let mut labels = services::labels_value(&service.metadata.labels);
+    labels.remove(services::HEADLESS);
+    if !services::has_address(service) {
+        labels.insert(services::HEADLESS, "");
+    }
+    labels.insert(MANAGED_BY, CONTROLLER);
+    labels.sort();
+    if current.is_some_and(|current| is_current(current, &subsets, &labels)) {
+        return Vec::new();
+    }
+    let mut object = current.cloned().unwrap_or_else(|| {
+        let (name, namespace) = (service.metadata.name.clone(), service.metadata.namespace.clone());
+        api::json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": namespace}})
+    });
+    let truncated = subsets::truncate(&mut subsets, CAPACITY);
+    edit::set(&mut object, &["metadata", "labels"], labels);
+    let annotation = |key: &'static str| ["metadata", "annotations", key];
+    edit::set_or_remove(&mut object, &annotation(OVER_CAPACITY), truncated.then_some("truncated"));
+    edit::set_or_remove(&mut object, &annotation(services::TRIGGER_TIME), trigger.map(|at| at.to_string()));
+    if object.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Object::is_empty) {
+        edit::remove(&mut object, &["metadata", "annotations"]);
+    }
+    edit::set_or_remove(&mut object, &["subsets"], (!subsets.is_empty()).then_some(subsets));
+    let resource = Endpoints::RESOURCE;
+    vec![if current.is_some() { Action::Update { resource, object } } else { Action::Create { resource, object } }]
+}
+
+fn wanted<'a>(service: &Service, selected: impl IntoIterator<Item = &'a Pod>) -> Subsets {
+    let mut subsets = Subsets::default();
+    let all = service.spec.publish_not_ready_addresses;
+    let family = service.spec.ip_families.first().map(|family| family == "IPv6");
+    for pod in selected {
+        if !services::is_endpoint(pod, all) {
+            continue;
+        }
+        let ipv6 = family.unwrap_or_else(|| {
+            let of = if services::has_address(service) { &service.spec.cluster_ip } else { &pod.status.pod_ip };
+            of.contains(':')
+        });
+        let Some(ip) = services::addresses(pod, ipv6).first().map(ToString::to_string) else { continue };
+        let mut address = api::json!({"ip": ip});
+        if let Some(fields) = address.as_object_mut() {
+            if let Some(hostname) = services::hostname(pod, service) {
+                fields.insert("hostname", hostname.clone());
+            }
+            fields.insert("nodeName", pod.spec.node_name.clone());
+            fields.insert("targetRef", services::target_ref(pod));
+        }
+        let ready = all || pods::is_ready(pod);
+        if service.spec.ports.is_empty() && service.spec.cluster_ip == "None" {
+            subsets.add(&address, None, ready);
+        }
+        for port in &service.spec.ports {
+            let Some(number) = services::target_port(pod, port) else { continue };
+            let mut object = Object::new();
+            if !port.name.is_empty() {
+                object.insert("name", port.name.clone());
+            }
+            object.insert("port", number);
+            object.insert("protocol", port.protocol.clone());
+            if let Some(app) = &port.app_protocol {
+                object.insert("appProtocol", app.clone());
+            }
+            subsets.add(&address, Some(&Value::Object(object)), ready);
+        }
+    }
+    subsets
+}
+
+/// Whether what is there says the same.
+fn is_current(current: &Value, subsets: &[Value], labels: &Object) -> bool {
+    let mut known = Subsets::default();
+    known.add_document(current.get("subsets"));
+    let mut known_labels = current.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut wanted_labels = labels.clone();
+    // Kubernetes: this label alone is no reason to write.
+    known_labels.remove(services::HEADLESS);
+    wanted_labels.remove(services::HEADLESS);
+    known_labels == wanted_labels && edit::annotation(current, OVER_CAPACITY).is_none() && known.pack() == subsets
+}
+
+#[cfg(test)]
+mod tests {
+    use api::json::from_value;
+
+    use super::*;
+
+    fn service(spec: &Value) -> Service {
+        let spec = spec.clone();
+        let service =
+            api::json!({"metadata": {"name": "web", "namespace": "a", "labels": {"team": "x"}}, "spec": spec});
+        from_value(&service).expect("a service")
+    }
+
+    fn pod(name: &str, ready: bool) -> Pod {
+        let status = if ready { "True" } else { "False" };
+        let uid = format!("uid-{name}");
+        from_value(&api::json!({
+            "metadata": {"name": name, "namespace": "a", "uid": uid},
+            "spec": {"nodeName": "n"},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+                "conditions": [{"type": "Ready", "status": status}]},
+        }))
+        .expect("a pod")
+    }
+
+    #[track_caller]
+    fn written(actions: &[Action]) -> &Value {
+        match actions {
+            [Action::Create { object, .. } | Action::Update { object, .. }] => object,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn written_once_and_again_only_when_something_changed() {
+        let spec = api::json!({"selector": {"app": "web"}, "clusterIP": "1.2.3.4", "ipFamilies": ["IPv4"],
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}]});
+        let service = service(&spec);
+        let actions = reconcile(&service, [&pod("p", true)], None, None);
+        let object = written(&actions);
+        let labels = api::json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller", "team": "x"});
+        assert_eq!(object.at(&["metadata", "labels"]), Some(&labels));
+        assert_eq!(
+            object.get("subsets"),
+            Some(&api::json!([{"addresses": [{"ip": "10.0.0.1", "nodeName": "n",
+                "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "uid-p"}}],
+                "ports": [{"port": 8080, "protocol": "TCP"}]}]))
+        );
+        assert_eq!(reconcile(&service, [&pod("p", true)], Some(object), None), []);
+        let unready = reconcile(&service, [&pod("p", false)], Some(object), None);
+        assert!(written(&unready).at(&["subsets"]).is_some_and(|it| it.to_string().contains("notReadyAddresses")));
+        let mut gone = pod("p", true);
+        gone.status.phase = "Failed".into();
+        let empty = reconcile(&service, [&gone], Some(object), None);
+        assert_eq!(written(&empty).get("subsets"), None);
+    }
+
+    #[test]
+    fn a_headless_service_needs_no_ports() {
+        let service = service(&api::json!({"selector": {"app": "web"}, "clusterIP": "None"}));
+        let actions = reconcile(&service, [&pod("p", true)], None, None);
+        let object = written(&actions);
+        assert_eq!(object.str_at(&["metadata", "labels", services::HEADLESS]), Some(""));
+        assert_eq!(object.get("subsets").and_then(Value::as_array).map(<[Value]>::len), Some(1));
+        assert_eq!(reconcile(&Service::default(), [&pod("p", true)], None, None), [], "without a selector");
+    }
+}

@@ -1,0 +1,176 @@
+//! A decision waits until the writes of the last one are in the local copies.
+//!
+//! A controller decides by what its informers hold, which is a little old. If it decided again before its own writes had
+//! come back, it would make the same pods twice. So what was written is noted per key, by the version that the server
+//! gave it, and a key is [settled](Expectations::settled) once every copy has come that far. Deletions are noted by uid,
+//! because the answer to them need not have a version.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::json::Text;
+use client::controller::HasMetadata;
+use client::informer::{Change, Informer, Key};
+use tokio::time::Instant;
+
+/// Who waits for its own writes looks again after this time; most often a change comes earlier.
+pub const UNSETTLED: Duration = Duration::from_secs(1);
+/// What has not come back after this time never will.
+const EXPIRY: Duration = Duration::from_secs(300);
+
+/// What one key waits for.
+struct Pending {
+    /// The highest version written, by plural.
+    versions: HashMap<Text, u64>,
+    /// The uids of what was deleted.
+    deletions: HashSet<Text>,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    /// How far the copy of each plural has come.
+    seen: HashMap<Text, u64>,
+    pending: HashMap<Key, Pending>,
+    /// Who waits for the deletion of which uid.
+    deleting: HashMap<Text, Key>,
+}
+
+/// What a controller wrote and has not seen yet. Clones share it.
+#[derive(Clone, Default)]
+pub struct Expectations {
+    state: Arc<Mutex<State>>,
+}
+
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or(0)
+}
+
+impl Expectations {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches how far an informer comes. Writes to a `plural` that nothing follows are never waited for.
+    pub fn follow<T: HasMetadata + Send + Sync + 'static>(&self, informer: &Informer<T>, plural: &str) {
+        let plural = Text::from(plural);
+        self.lock().seen.entry(plural.clone()).or_default();
+        let known = self.clone();
+        informer.on_change(move |_, change| {
+            let gone = matches!(change, Change::Deleted(_));
+            let metadata = change.newest().metadata();
+            known.saw(&plural, &metadata.resource_version, &metadata.uid, gone || metadata.is_deleting());
+        });
+    }
+
+    /// Notes that a version of an object has come back.
+    fn saw(&self, plural: &str, version: &str, uid: &str, deleting: bool) {
+        let mut state = self.lock();
+        if let Some(seen) = state.seen.get_mut(plural) {
+            *seen = number(version).max(*seen);
+        }
+        if deleting
+            && let Some(key) = state.deleting.remove(uid)
+            && let Some(pending) = state.pending.get_mut(&key)
+        {
+            pending.deletions.remove(uid);
+        }
+    }
+
+    /// Notes what was written for a key.
+    pub fn wrote(&self, key: &Key, plural: &str, version: &str, now: Instant) {
+        let version = number(version);
+        let mut state = self.lock();
+        if state.seen.get(plural).is_some_and(|seen| *seen < version) {
+            let pending = state.pending_of(key, now);
+            let known = pending.versions.entry(plural.into()).or_default();
+            *known = version.max(*known);
+        }
+    }
+
+    /// Notes what is about to be deleted for a key.
+    pub fn deletes(&self, key: &Key, plural: &str, uid: &str, now: Instant) {
+        let mut state = self.lock();
+        if state.seen.contains_key(plural) && !uid.is_empty() {
+            state.pending_of(key, now).deletions.insert(uid.into());
+            state.deleting.insert(uid.into(), key.clone());
+        }
+    }
+
+    /// Notes that a deletion failed.
+    pub fn does_not_delete(&self, uid: &str) {
+        self.saw("", "", uid, true);
+    }
+
+    /// Whether all that was written for a key has been seen, or is overdue.
+    #[must_use]
+    pub fn settled(&self, key: &Key, now: Instant) -> bool {
+        let mut state = self.lock();
+        let State { seen, pending, deleting } = &mut *state;
+        let Some(waiting) = pending.get_mut(key) else { return true };
+        waiting.versions.retain(|plural, version| seen.get(plural).is_some_and(|seen| seen < version));
+        let overdue = now.saturating_duration_since(waiting.since) >= EXPIRY;
+        let settled = overdue || (waiting.versions.is_empty() && waiting.deletions.is_empty());
+        if settled && let Some(done) = pending.remove(key) {
+            deleting.retain(|uid, _| !done.deletions.contains(uid));
+        }
+        settled
+    }
+
+    /// Forgets a key whose object is gone.
+    pub fn forget(&self, key: &Key) {
+        let mut state = self.lock();
+        if let Some(done) = state.pending.remove(key) {
+            state.deleting.retain(|uid, _| !done.deletions.contains(uid));
+        }
+    }
+}
+
+impl State {
+    fn pending_of(&mut self, key: &Key, now: Instant) -> &mut Pending {
+        let pending = self.pending.entry(key.clone());
+        let pending =
+            pending.or_insert_with(|| Pending { versions: HashMap::new(), deletions: HashSet::new(), since: now });
+        pending.since = now;
+        pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_settled_when_its_writes_have_come_back() {
+        let expectations = Expectations::default();
+        let (key, now) = (Key::new("ns", "web"), Instant::now());
+        expectations.wrote(&key, "pods", "7", now);
+        assert!(expectations.settled(&key, now), "nothing follows pods");
+        expectations.lock().seen.insert("pods".into(), 5);
+        expectations.wrote(&key, "pods", "5", now);
+        assert!(expectations.settled(&key, now), "it was seen before the answer came");
+        expectations.wrote(&key, "pods", "7", now);
+        expectations.deletes(&key, "pods", "u1", now);
+        assert!(!expectations.settled(&key, now));
+        assert!(expectations.settled(&Key::new("ns", "other"), now));
+        expectations.saw("pods", "9", "u2", false);
+        assert!(!expectations.settled(&key, now), "the deletion is still missing");
+        expectations.saw("pods", "8", "u1", true);
+        assert!(expectations.settled(&key, now));
+        assert!(expectations.lock().deleting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_comes_back_is_given_up() {
+        let expectations = Expectations::default();
+        let (key, now) = (Key::new("ns", "web"), Instant::now());
+        expectations.lock().seen.insert("pods".into(), 5);
+        expectations.deletes(&key, "pods", "u1", now);
+        assert!(!expectations.settled(&key, now + Duration::from_secs(299)));
+        assert!(expectations.settled(&key, now + EXPIRY));
+        expectations.deletes(&key, "pods", "u2", now);
+        expectations.does_not_delete("u2");
+        assert!(expectations.settled(&key, now));
+    }
+}

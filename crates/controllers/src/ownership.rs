@@ -1,0 +1,258 @@
+//! Who controls what: controller references, adoption and release.
+//!
+//! A controller owns the objects that name it as their controller by uid. What matches its selector and has no
+//! controller it adopts, what no longer matches it releases. Follows Kubernetes' `ControllerRefManager`.
+
+use std::sync::Arc;
+
+use api::core::v1::ObjectReference;
+use api::json;
+use api::json::{Text, Value};
+use api::labels::Selector;
+use api::meta::v1::{ObjectMeta, OwnerReference};
+use client::Resource;
+use client::informer::Key;
+use client::objects::Patch;
+
+use crate::action::Action;
+use crate::executor::{Executor, Failure};
+
+/// The name of the index of objects by their controller.
+pub const INDEX: &str = "controller";
+
+/// Where the index keeps an object: by the uid of its controller, or with the orphans of its namespace.
+#[must_use]
+pub fn index_of(metadata: &ObjectMeta) -> Vec<Text> {
+    vec![match metadata.controller() {
+        Some(controller) => controller.uid.clone(),
+        None => orphans_of(&metadata.namespace),
+    }]
+}
+
+/// Where the index keeps what has no controller. No uid holds a slash.
+#[must_use]
+pub fn orphans_of(namespace: &str) -> Text {
+    format!("orphans/{namespace}").into()
+}
+
+/// An object that controls others.
+#[derive(Debug, Clone, Copy)]
+pub struct Controller<'a> {
+    /// Its kind.
+    pub resource: &'a Resource,
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
+}
+
+impl Controller<'_> {
+    /// The reference that its dependents carry.
+    #[must_use]
+    pub fn reference(&self) -> Value {
+        let (kind, name, uid) = (&*self.resource.kind, self.metadata.name.clone(), self.metadata.uid.clone());
+        json!({
+            "apiVersion": (self.resource.api_version()),
+            "kind": kind,
+            "name": name,
+            "uid": uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+
+    /// What events about it refer to.
+    #[must_use]
+    pub fn about(&self) -> ObjectReference {
+        ObjectReference {
+            kind: self.resource.kind.as_ref().into(),
+            namespace: self.metadata.namespace.clone(),
+            name: self.metadata.name.clone(),
+            uid: self.metadata.uid.clone(),
+            api_version: self.resource.api_version().into(),
+            resource_version: self.metadata.resource_version.clone(),
+            field_path: Text::default(),
+        }
+    }
+
+    /// Whether it controls an object.
+    #[must_use]
+    pub fn controls(&self, metadata: &ObjectMeta) -> bool {
+        metadata.controller().is_some_and(|controller| controller.uid == self.metadata.uid)
+    }
+
+    /// Sorts candidates: what it owns, what it should adopt, what it should release.
+    pub fn claim<T>(
+        &self,
+        selector: &Selector,
+        candidates: impl IntoIterator<Item = Arc<T>>,
+        metadata: impl Fn(&T) -> &ObjectMeta,
+    ) -> Claims<T> {
+        let mut claims = Claims { owned: Vec::new(), adopted: Vec::new(), released: Vec::new() };
+        let is_ending = self.metadata.is_deleting();
+        for candidate in candidates {
+            let its = metadata(&candidate);
+            let matches = selector.matches(&its.labels);
+            match its.controller() {
+                Some(controller) if controller.uid != self.metadata.uid => {}
+                Some(_) if matches => claims.owned.push(candidate),
+                Some(_) if is_ending => {}
+                Some(_) => claims.released.push(candidate),
+                None if is_ending || !matches || its.is_deleting() => {}
+                None if its.namespace != self.metadata.namespace => {}
+                None => claims.adopted.push(candidate),
+            }
+        }
+        claims
+    }
+
+    /// Makes it the controller of an object.
+    #[must_use]
+    pub fn adoption(&self, resource: &Resource, metadata: &ObjectMeta, finalizers: &[&str]) -> Action {
+        let uid = metadata.uid.clone();
+        let mut changes = json!({"ownerReferences": [(self.reference())], "uid": uid});
+        if !finalizers.is_empty() {
+            let finalizers: Vec<Value> = finalizers.iter().map(|finalizer| Value::from(*finalizer)).collect();
+            crate::edit::set(&mut changes, &["finalizers"], finalizers);
+        }
+        strategic(resource, metadata, changes)
+    }
+
+    /// Gives an object up. A finalizer that it put there goes with it.
+    #[must_use]
+    pub fn release(&self, resource: &Resource, metadata: &ObjectMeta, finalizers: &[&str]) -> Action {
+        let (uid, own) = (metadata.uid.clone(), self.metadata.uid.clone());
+        let mut changes = json!({"ownerReferences": [{"$patch": "delete", "uid": own}], "uid": uid});
+        if !finalizers.is_empty() {
+            let finalizers: Vec<Value> = finalizers.iter().map(|finalizer| Value::from(*finalizer)).collect();
+            crate::edit::set(&mut changes, &["$deleteFromPrimitiveList/finalizers"], finalizers);
+        }
+        strategic(resource, metadata, changes)
+    }
+}
+
+fn strategic(resource: &Resource, metadata: &ObjectMeta, changes: Value) -> Action {
+    Action::Patch {
+        resource: resource.clone(),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        subresource: "",
+        kind: Patch::StrategicMerge,
+        patch: json!({"metadata": changes}),
+    }
+}
+
+/// Whether a reference names an object of this kind, whatever the version.
+#[must_use]
+pub fn refers_to(reference: &OwnerReference, resource: &Resource) -> bool {
+    let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+    reference.kind == resource.kind.as_ref() && group == resource.group
+}
+
+/// What a controller makes of the candidates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claims<T> {
+    /// What it controls, and should.
+    pub owned: Vec<Arc<T>>,
+    /// What it should control and nobody does.
+    pub adopted: Vec<Arc<T>>,
+    /// What it controls and should not.
+    pub released: Vec<Arc<T>>,
+}
+
+impl Executor {
+    /// Carries claims out and gives back what the controller owns then.
+    ///
+    /// Before anything is adopted the server is asked whether the controller still lives, because a local copy may not
+    /// know yet. What cannot be released because it is gone or has another controller by now is not a failure.
+    ///
+    /// # Errors
+    /// What else the server refuses.
+    pub async fn carry_out<T>(
+        &self,
+        key: &Key,
+        controller: Controller<'_>,
+        claims: Claims<T>,
+        resource: &Resource,
+        metadata: impl Fn(&T) -> &ObjectMeta,
+        finalizers: &[&str],
+    ) -> Result<Vec<Arc<T>>, Failure> {
+        let Claims { mut owned, adopted, released } = claims;
+        for object in &released {
+            let release = controller.release(resource, metadata(object), finalizers);
+            match self.perform(key, vec![release]).await {
+                Err(failure) if !matches!(failure.code(), 404 | 422) => return Err(failure),
+                _ => {}
+            }
+        }
+        if adopted.is_empty() || !self.still_lives(controller).await? {
+            return Ok(owned);
+        }
+        for object in adopted {
+            let adoption = controller.adoption(resource, metadata(&object), finalizers);
+            match self.perform(key, vec![adoption]).await {
+                Ok(()) => owned.push(object),
+                // Gone, or another one of that name: neither is to be adopted.
+                Err(failure) if matches!(failure.code(), 404 | 409) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(owned)
+    }
+
+    /// Whether the very same object exists and is not being deleted, as the server knows it.
+    async fn still_lives(&self, controller: Controller<'_>) -> Result<bool, Failure> {
+        let objects = self.client().documents(controller.resource.clone());
+        let fresh = match objects.get(&controller.metadata.namespace, &controller.metadata.name).await {
+            Err(error) if error.is_not_found() => return Ok(false),
+            result => result?,
+        };
+        let same = fresh.str_at(&["metadata", "uid"]) == Some(controller.metadata.uid.as_str());
+        Ok(same && fresh.at(&["metadata", "deletionTimestamp"]).is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const SETS: Resource = Resource::new("apps", "v1", "replicasets", "ReplicaSet");
+
+    fn object(name: &str, label: &str, controller: &str) -> Arc<ObjectMeta> {
+        let owner = OwnerReference { uid: controller.into(), controller: Some(true), ..Default::default() };
+        Arc::new(ObjectMeta {
+            name: name.into(),
+            namespace: "ns".into(),
+            labels: BTreeMap::from([("app".into(), label.into())]),
+            owner_references: if controller.is_empty() { Vec::new() } else { vec![owner] },
+            ..Default::default()
+        })
+    }
+
+    fn check(deleting: bool, owned: &[&str], adopted: &[&str], released: &[&str]) {
+        let mut metadata = ObjectMeta { uid: "me".into(), namespace: "ns".into(), ..Default::default() };
+        if deleting {
+            metadata.deletion_timestamp = Some(api::time::Timestamp::ZERO);
+        }
+        let controller = Controller { resource: &SETS, metadata: &metadata };
+        let candidates = [
+            object("mine", "web", "me"),
+            object("lost", "other", "me"),
+            object("foreign", "web", "you"),
+            object("orphan", "web", ""),
+            object("unrelated", "other", ""),
+        ];
+        let selector = Selector::parse("app=web").unwrap();
+        let claims = controller.claim(&selector, candidates, |it| it);
+        let names = |objects: &[Arc<ObjectMeta>]| objects.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&claims.owned), owned);
+        assert_eq!(names(&claims.adopted), adopted);
+        assert_eq!(names(&claims.released), released);
+    }
+
+    #[test]
+    fn the_living_adopt_and_release_the_ending_do_neither() {
+        check(false, &["mine"], &["orphan"], &["lost"]);
+        check(true, &["mine"], &[], &[]);
+    }
+}

@@ -1,0 +1,78 @@
+//! What the manager's flags say, beyond which controllers run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What controllers are told at the start. The defaults are Kubernetes'.
+#[derive(Clone)]
+pub struct Settings {
+    /// The certificates by which pods know the API server, as PEM; none are published if this is empty.
+    pub root_ca: String,
+    /// Makes the tokens that are kept in secrets; none are made without.
+    pub tokens: Option<Arc<dyn TokenSource>>,
+    /// Signs certificates; no request is signed without.
+    pub signer: Option<Arc<dyn Signer>>,
+    /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
+    pub terminated_pods: usize,
+    /// How often volumes and claims are looked at though nothing has changed (`--pvclaimbinder-sync-period`).
+    pub binder_period: Duration,
+    /// How often autoscalers are looked at (`--horizontal-pod-autoscaler-sync-period`).
+    pub autoscaler_period: Duration,
+    /// How often quotas are counted anew (`--resource-quota-sync-period`).
+    pub quota_period: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            root_ca: String::new(),
+            tokens: None,
+            signer: None,
+            terminated_pods: 12_500,
+            binder_period: Duration::from_secs(15),
+            autoscaler_period: Duration::from_secs(15),
+            quota_period: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Makes tokens without an end, for secrets that hold one.
+pub trait TokenSource: Send + Sync {
+    /// A token of a service account that is bound to a secret; nothing if it cannot be signed.
+    fn token(&self, account: &Bound<'_>) -> Option<String>;
+}
+
+/// Whose token it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'a> {
+    /// The namespace of both.
+    pub namespace: &'a str,
+    /// The service account's name.
+    pub account: &'a str,
+    /// The service account's uid.
+    pub account_uid: &'a str,
+    /// The secret's name.
+    pub secret: &'a str,
+}
+
+/// Signs certificates with the cluster's key.
+pub trait Signer: Send + Sync {
+    /// Signs a request that was found good; the answer is PEM.
+    ///
+    /// # Errors
+    /// Why it cannot be signed.
+    fn sign(&self, order: &Order<'_>) -> Result<String, String>;
+}
+
+/// A certificate to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// The PKCS #10 request, as DER.
+    pub request: &'a [u8],
+    /// What the certificate may be used for, as the API names it.
+    pub usages: &'a [&'a str],
+    /// From when, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when.
+    pub not_after: i64,
+}

@@ -1,0 +1,84 @@
+//! Deletes bootstrap tokens whose time has passed.
+//!
+//! Follows Kubernetes `pkg/controller/bootstrap/tokencleaner.go`.
+
+use std::time::Duration;
+
+use api::core::v1::Secret;
+use api::time::Timestamp;
+use client::controller::{Controller, Next, own};
+use client::informer::Key;
+use client::objects::{Deletion, Selection};
+use client::resources::Served as _;
+
+use crate::action::Action;
+use crate::executor::Failure;
+use crate::manager::{Context, now};
+use crate::outcome;
+
+const NAMESPACE: &str = "kube-system";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let selection =
+        Selection { namespace: NAMESPACE.to_owned(), fields: format!("type={TYPE}"), ..Selection::default() };
+    let tokens = context.informers.of::<Secret>(&selection);
+    let executor = context.executor();
+    let runner = Controller::new(context.name, &context.runtime).watch(&tokens, own);
+    runner
+        .run(move |key: Key| {
+            let (tokens, executor) = (tokens.clone(), executor.clone());
+            async move {
+                let Some(token) = tokens.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
+                match left(&token, now()) {
+                    None => Ok(Next::Done),
+                    Some(Duration::ZERO) => {
+                        let metadata = &token.metadata;
+                        let how = Deletion { uid: Some(metadata.uid.to_string()), ..Deletion::default() };
+                        let action = Action::Delete {
+                            resource: Secret::RESOURCE,
+                            namespace: metadata.namespace.clone(),
+                            name: metadata.name.clone(),
+                            uid: metadata.uid.clone(),
+                            how,
+                        };
+                        outcome::next(executor.perform(&key, vec![action]).await)
+                    }
+                    Some(left) => Ok(Next::After(left)),
+                }
+            }
+        })
+        .await;
+}
+
+/// How long a token may still be used; nothing if it has no end. What cannot be read has ended.
+fn left(token: &Secret, now: Timestamp) -> Option<Duration> {
+    let encoded = token.data.get("expiration").filter(|it| !it.is_empty())?;
+    let end = api::base64::decode(encoded)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| Timestamp::parse(&text).ok());
+    let seconds = end.map_or(0, |end| end.seconds.saturating_sub(now.seconds));
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_or_cannot_be_read_goes() {
+        let token = |expiration: &str| Secret {
+            data: std::iter::once(("expiration".into(), expiration.into())).collect(),
+            ..Secret::default()
+        };
+        let now = Timestamp::parse("2020-01-01T00:00:10Z").expect("a time");
+        let encoded = |text: &str| api::base64::encode(text.as_bytes());
+        assert_eq!(left(&Secret::default(), now), None);
+        assert_eq!(left(&token(&encoded("2020-01-01T00:00:00Z")), now), Some(Duration::ZERO));
+        assert_eq!(left(&token(&encoded("2020-01-01T00:01:00Z")), now), Some(Duration::from_secs(50)));
+        assert_eq!(left(&token(&encoded("tomorrow")), now), Some(Duration::ZERO));
+        assert_eq!(left(&token("%"), now), Some(Duration::ZERO));
+    }
+}

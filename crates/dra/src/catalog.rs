@@ -1,0 +1,142 @@
+//! All ResourceSlices, read once when they change.
+//!
+//! What can be used from a node is put together on demand, see [`crate::pools`]; the caller keeps it as long as the
+//! [version](Catalog::version_for) and the node stand.
+
+mod slice;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use api::json::Text;
+use api::resource::v1::ResourceSlice;
+use matching::Matcher;
+
+use crate::device::Models;
+use crate::error::Error;
+use crate::features::Features;
+use crate::pools::{NodePools, Target};
+
+pub(crate) use self::slice::{Device, Nodes, Slice};
+
+/// All ResourceSlices.
+#[derive(Debug)]
+pub struct Catalog {
+    slices: BTreeMap<Text, Arc<Slice>>,
+    /// Names of slices by the node that alone can use them, and those that several can.
+    by_node: HashMap<Text, Vec<Text>>,
+    shared: Vec<Text>,
+    by_pool: HashMap<(Text, Text), Vec<Text>>,
+    models: Models,
+    matcher: Arc<Matcher>,
+    /// By node: changes with what only this node can use.
+    own_versions: HashMap<Text, u64>,
+    /// Changes with what several nodes can use.
+    shared_version: u64,
+}
+
+impl Catalog {
+    /// No slices. Node selectors are made as everywhere.
+    #[must_use]
+    pub fn new(matcher: Arc<Matcher>) -> Self {
+        Catalog {
+            slices: BTreeMap::new(),
+            by_node: HashMap::new(),
+            shared: Vec::new(),
+            by_pool: HashMap::new(),
+            models: Models::default(),
+            matcher,
+            own_versions: HashMap::new(),
+            shared_version: 0,
+        }
+    }
+
+    /// A slice that is new or has changed.
+    pub fn set(&mut self, slice: &ResourceSlice) {
+        self.remove(&slice.metadata.name);
+        let slice = Arc::new(Slice::new(slice, &self.models, self.matcher.cache()));
+        let of_nodes = match &slice.nodes {
+            Nodes::One(node) => self.by_node.entry(node.clone()).or_default(),
+            _ => &mut self.shared,
+        };
+        insert_sorted(of_nodes, &slice.name);
+        insert_sorted(self.by_pool.entry((slice.driver.clone(), slice.pool.clone())).or_default(), &slice.name);
+        self.slices.insert(slice.name.clone(), slice.clone());
+        self.touch(&slice);
+    }
+
+    /// A slice that is gone.
+    pub fn remove(&mut self, name: &str) {
+        let Some(slice) = self.slices.remove(name) else { return };
+        match &slice.nodes {
+            Nodes::One(node) => {
+                if let Some(names) = self.by_node.get_mut(node) {
+                    names.retain(|it| it != name);
+                    if names.is_empty() {
+                        self.by_node.remove(node);
+                    }
+                }
+            }
+            _ => self.shared.retain(|it| it != name),
+        }
+        let pool = (slice.driver.clone(), slice.pool.clone());
+        if let Some(names) = self.by_pool.get_mut(&pool) {
+            names.retain(|it| it != name);
+            if names.is_empty() {
+                self.by_pool.remove(&pool);
+            }
+        }
+        self.touch(&slice);
+    }
+
+    /// What a node can use changes also with slices of its pools that others use: they say whether a pool is complete.
+    fn touch(&mut self, slice: &Slice) {
+        let names = self.by_pool.get(&(slice.driver.clone(), slice.pool.clone())).into_iter().flatten();
+        let others = names.filter_map(|name| self.slices.get(name)).map(|slice| &slice.nodes);
+        for nodes in others.chain([&slice.nodes]) {
+            let version = match nodes {
+                Nodes::One(node) => self.own_versions.entry(node.clone()).or_default(),
+                _ => &mut self.shared_version,
+            };
+            *version = version.wrapping_add(1);
+        }
+    }
+
+    /// Changes with everything that a node can use.
+    #[must_use]
+    pub fn version_for(&self, node: &str) -> (u64, u64) {
+        (self.own_versions.get(node).copied().unwrap_or(0), self.shared_version)
+    }
+
+    /// What a node can use does not depend on its labels.
+    #[must_use]
+    pub fn is_all_local(&self) -> bool {
+        self.shared.is_empty()
+    }
+
+    /// What can be used from a node.
+    ///
+    /// # Errors
+    /// A slice says in a way that cannot be read from which nodes it can be used.
+    pub fn pools(&self, target: Target<'_>, features: &Features) -> Result<NodePools, Error> {
+        NodePools::gather(self, target, features)
+    }
+
+    /// Slices that only this node can use, then those that several can.
+    pub(crate) fn slices_for(&self, node: &str) -> impl Iterator<Item = &Arc<Slice>> {
+        let own = self.by_node.get(node).into_iter().flatten();
+        own.chain(&self.shared).filter_map(|name| self.slices.get(name))
+    }
+
+    /// All slices of a pool.
+    pub(crate) fn slices_of_pool(&self, driver: &Text, pool: &Text) -> impl Iterator<Item = &Arc<Slice>> {
+        let names = self.by_pool.get(&(driver.clone(), pool.clone())).into_iter().flatten();
+        names.filter_map(|name| self.slices.get(name))
+    }
+}
+
+fn insert_sorted(names: &mut Vec<Text>, name: &Text) {
+    if let Err(position) = names.binary_search(name) {
+        names.insert(position, name.clone());
+    }
+}

@@ -1,0 +1,45 @@
+//! Which devices may draw from one counter set together, by the groups they declare.
+//!
+//! Follows `compatibility_groups.go`: all must have a group in common; a device without groups goes only with others
+//! without groups.
+
+use std::collections::BTreeSet;
+
+use api::json::Text;
+
+/// What the devices on a counter set have in common so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Common {
+    /// No device yet.
+    #[default]
+    Anything,
+    /// Only devices without groups.
+    NoGroups,
+    /// Devices with these groups in common.
+    Groups(BTreeSet<Text>),
+}
+
+impl Common {
+    /// Whether a device may join.
+    pub(crate) fn admits(&self, groups: &[Text]) -> bool {
+        match self {
+            Common::Anything => true,
+            Common::NoGroups => groups.is_empty(),
+            Common::Groups(common) => groups.iter().any(|group| common.contains(group)),
+        }
+    }
+
+    /// What is common when it has joined.
+    #[must_use]
+    pub(crate) fn with(&self, groups: &[Text]) -> Common {
+        match self {
+            Common::Anything if groups.is_empty() => Common::NoGroups,
+            Common::Anything => Common::Groups(groups.iter().cloned().collect()),
+            Common::Groups(common) if !groups.is_empty() => {
+                Common::Groups(groups.iter().filter(|group| common.contains(*group)).cloned().collect())
+            }
+            // Who does not fit changes nothing; it was allocated before its groups were declared.
+            other => other.clone(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Constraints over whole sets, and looking ahead where a set is not whole yet.
+//!
+//! A set is whole when the last request that the constraint covers has its devices. Any answer but true or false ends
+//! the search on this node. A branch is cut only where exhaustive search would find nothing but "false" in it.
+
+use std::collections::HashMap;
+
+use cel_kubernetes::environments::device::Device;
+
+use super::{At, Search, Stop};
+use crate::claims::Count;
+use crate::constraints::pruning::{Open, Partial};
+use crate::constraints::{Constraint, Rule};
+use crate::error::{Error, with_hint};
+use crate::expressions::{Answer, SetExpression};
+use crate::ids::{AskId, CandidateId, ClaimId};
+use crate::taints;
+
+/// Which devices requests choose from, found out when first looked ahead.
+#[derive(Debug, Default)]
+pub(super) struct Domains {
+    /// By claim; nothing where an error is possible that exhaustive search would report.
+    claims: HashMap<ClaimId, Option<HashMap<AskId, Vec<CandidateId>>>>,
+}
+
+impl<'s> Search<'s, '_> {
+    /// Whether the constraints hold whose sets are whole with this request.
+    pub(super) fn sets_hold(&mut self, claim: ClaimId, request: usize) -> Result<bool, Stop> {
+        let claims = self.claims;
+        let Ok(constraints) = &claims.claims.of(claim).constraints else { return Ok(false) };
+        for constraint in constraints {
+            if let Rule::Set(expression) = &constraint.rule
+                && constraint.last_request == request
+                && !self.set_holds(claim, constraint, expression)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn set_holds(&mut self, claim: ClaimId, constraint: &Constraint, expression: &SetExpression) -> Result<bool, Stop> {
+        if let Some(why) = (self.budget.interrupt)() {
+            return Err(Error::Interrupted(why).into());
+        }
+        let chosen = self.chosen(claim, constraint);
+        // Only an alternative was named that was not taken.
+        if chosen.is_empty() {
+            return Ok(true);
+        }
+        let answer = match self.seen(&chosen) {
+            Ok(devices) => {
+                let (answer, cost) = expression.ask(&devices);
+                self.effort.evaluations = self.effort.evaluations.saturating_add(1);
+                self.spend(cost)?;
+                answer
+            }
+            Err(problem) => Answer::Fails(problem.into()),
+        };
+        match answer {
+            Answer::Yes => Ok(true),
+            Answer::No => Ok(false),
+            Answer::Fails(error) => {
+                let devices = self.pools.names(&chosen);
+                self.failed_set = chosen;
+                Err(Stop::Error(Error::ConstraintFails {
+                    node: self.pools.node.to_string(),
+                    claim: self.claims.claims.of(claim).key.clone(),
+                    index: constraint.index,
+                    devices,
+                    error: with_hint(&error),
+                }))
+            }
+        }
+    }
+
+    /// The devices chosen so far that count for a constraint, in canonical order.
+    fn chosen(&self, claim: ClaimId, constraint: &Constraint) -> Vec<CandidateId> {
+        let requests = &self.claims.claims.of(claim).requests;
+        let covered = self.picks.of(claim).iter().filter(|pick| {
+            let ask = self.claims.asks.of(pick.ask);
+            requests.get(ask.request).is_some_and(|request| constraint.covers(ask, &request.name))
+        });
+        let mut chosen: Vec<CandidateId> = covered.map(|pick| pick.candidate).collect();
+        chosen.sort_by_key(|id| self.pools.rank.of(*id));
+        chosen
+    }
+
+    /// Devices as expressions see them.
+    fn seen(&self, devices: &[CandidateId]) -> Result<Vec<&'s Device>, String> {
+        let pools = self.pools;
+        let seen = |id: &CandidateId| pools.candidates.of(*id).model().seen().map_err(|it| it.to_string());
+        devices.iter().map(seen).collect()
+    }
+
+    fn spend(&mut self, cost: u64) -> Result<(), Error> {
+        self.effort.cost = self.effort.cost.saturating_add(cost);
+        self.budget.cost = self.budget.cost.saturating_add(cost);
+        if self.budget.cost > self.budget.cost_limit {
+            return Err(Error::TooCostly { limit: self.budget.cost_limit });
+        }
+        Ok(())
+    }
+
+    /// Whether no completion of what is chosen can satisfy the constraints over sets, and none would be an error.
+    pub(super) fn is_hopeless(&mut self, claim: ClaimId, at: At, start: usize) -> Result<bool, Stop> {
+        let claims = self.claims;
+        if self.pruning.is_none() || !claims.claims.of(claim).is_canonical() || !self.has_domains(claim) {
+            return Ok(false);
+        }
+        let Ok(constraints) = &claims.claims.of(claim).constraints else { return Ok(false) };
+        // In the order in which their sets become whole: what exhaustive search would ask first is asked first.
+        let mut waiting: Vec<&Constraint> = constraints
+            .iter()
+            .filter(|constraint| constraint.is_over_set() && constraint.last_request >= at.request)
+            .collect();
+        waiting.sort_by_key(|constraint| constraint.last_request);
+        for constraint in waiting {
+            let Rule::Set(expression) = &constraint.rule else { continue };
+            let Some(open) = self.open(claim, constraint, at, start) else { return Ok(false) };
+            let chosen = self.chosen(claim, constraint);
+            if chosen.is_empty() && open.iter().all(|open| open.places == 0) {
+                continue;
+            }
+            let (outlook, cost) = {
+                let (Ok(chosen), Ok(candidates)) = (
+                    self.seen(&chosen),
+                    open.iter().map(|open| self.seen(&open.candidates)).collect::<Result<Vec<_>, _>>(),
+                ) else {
+                    return Ok(false);
+                };
+                let open: Vec<Open<'_>> = open
+                    .iter()
+                    .zip(&candidates)
+                    .map(|(open, candidates)| Open { places: open.places, candidates, after_chosen: open.after_chosen })
+                    .collect();
+                let set = Partial { expression, chosen: &chosen, open: &open };
+                // The devices are borrowed from the pools, not from the search.
+                let Some(pruning) = self.pruning.take() else { return Ok(false) };
+                let answer = pruning.look_ahead(&set);
+                self.pruning = Some(pruning);
+                answer
+            };
+            self.spend(cost)?;
+            if outlook.is_hopeless() {
+                self.effort.cuts = self.effort.cuts.saturating_add(1);
+                return Ok(true);
+            }
+            if outlook.may_fail {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the requests from here on still have to choose; nothing where that cannot be said.
+    fn open(&self, claim: ClaimId, constraint: &Constraint, at: At, start: usize) -> Option<Vec<OpenRequest>> {
+        let domains = self.domains.claims.get(&claim)?.as_ref()?;
+        let requests = self.claims.claims.of(claim).requests.iter().enumerate();
+        let mut open = Vec::new();
+        for (index, request) in requests.skip(at.request).take_while(|(index, _)| *index <= constraint.last_request) {
+            let is_current = index == at.request;
+            let ask_id = match request.asks.as_slice() {
+                asks if is_current => *asks.get(at.alternative)?,
+                [ask] => *ask,
+                _ => return None,
+            };
+            let ask = self.claims.asks.of(ask_id);
+            if !constraint.covers(ask, &request.name) {
+                continue;
+            }
+            let taken = if is_current { at.device } else { 0 };
+            let places = usize::try_from(self.asks.of(ask_id).count.saturating_sub(taken)).ok()?;
+            let candidates = domains.get(&ask_id)?.iter().copied();
+            let candidates = match ask.count {
+                Count::All => self.asks.of(ask_id).all.iter().copied().skip(usize::try_from(taken).ok()?).collect(),
+                Count::Exactly(_) if is_current => candidates.filter(|id| *self.pools.rank.of(*id) >= start).collect(),
+                Count::Exactly(_) => candidates.collect(),
+            };
+            let after_chosen = is_current && at.request == 0;
+            open.push(OpenRequest { places, candidates, after_chosen });
+        }
+        Some(open)
+    }
+
+    /// Finds out which devices the requests of a claim choose from, once.
+    fn has_domains(&mut self, claim: ClaimId) -> bool {
+        if let Some(known) = self.domains.claims.get(&claim) {
+            return known.is_some();
+        }
+        let domains = self.find_domains(claim);
+        let found = domains.is_some();
+        self.domains.claims.insert(claim, domains);
+        found
+    }
+
+    fn find_domains(&mut self, claim: ClaimId) -> Option<HashMap<AskId, Vec<CandidateId>>> {
+        let (claims, pools) = (self.claims, self.pools);
+        let mut domains = HashMap::new();
+        for ask_id in claims.claims.of(claim).requests.iter().flat_map(|request| &request.asks) {
+            let ask = claims.asks.of(*ask_id);
+            // Derived attributes and amounts can fail in their own ways.
+            if !ask.derived.is_empty() || ask.capacity.is_some() {
+                return None;
+            }
+            let mut domain = Vec::new();
+            for id in &pools.canonical {
+                let candidate = pools.candidates.of(*id);
+                let tainted = candidate.device().taints.iter().any(|it| taints::prevents(it, &ask.tolerations));
+                let selectable = self.is_selectable(*ask_id, *id).ok()?;
+                let in_use = self.uses.of(*id).is_dedicated && !ask.admin_access;
+                if selectable && !in_use && !(self.features.device_taints && tainted) {
+                    self.has_capacity(claim, *ask_id, *id).ok()?;
+                    candidate.model().seen().ok()?;
+                    domain.push(*id);
+                }
+            }
+            domains.insert(*ask_id, domain);
+        }
+        Some(domains)
+    }
+}
+
+/// What a request still has to choose.
+struct OpenRequest {
+    places: usize,
+    candidates: Vec<CandidateId>,
+    after_chosen: bool,
+}

@@ -1,0 +1,283 @@
+//! Nodes and the pods on them, those included that are being bound.
+//!
+//! A pod is *assumed* from the moment it is given a node until the API confirms it: it takes room, and what the API says of
+//! it meanwhile is older than what is known here. Pods on nodes that are not known wait until the node is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use api::json::Text;
+
+use super::node::{NodeId, NodeInfo, NodeObject};
+use super::node_order;
+use super::pod::PodInfo;
+use super::shape::{Shape, ShapeId};
+
+/// Nodes and the pods on them.
+#[derive(Debug, Default)]
+pub struct Cache {
+    /// By place; nothing where a node is gone.
+    slots: Vec<Option<NodeInfo>>,
+    free: Vec<NodeId>,
+    by_name: HashMap<Text, NodeId>,
+    order: Vec<NodeId>,
+    pods: HashMap<Text, Placed>,
+    /// Pods on nodes that are not known, by the node's name.
+    orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
+    /// Where the pods of each shape are.
+    shapes: HashMap<ShapeId, (Arc<Shape>, BTreeMap<NodeId, ShapeCount>)>,
+    /// The size of each image as it was first seen, and on how many nodes it is.
+    images: HashMap<Text, (i64, usize)>,
+    /// How many pods use a claim, by namespace and name.
+    claims: HashMap<(Text, Text), usize>,
+    last_generation: u64,
+    /// Changes with every pod that comes or goes and every node that is added, changed or removed.
+    pods_version: u64,
+    /// Changes with every node whose images change, and with the number of nodes.
+    images_version: u64,
+}
+
+/// How many pods of a shape are on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShapeCount {
+    /// All of them.
+    pub all: u32,
+    /// Those that are going.
+    pub deleting: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Placed {
+    pod: Arc<PodInfo>,
+    is_assumed: bool,
+}
+
+impl Cache {
+    /// All nodes, in the order in which they are looked at.
+    pub fn order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.order.iter().filter_map(|id| self.node(*id))
+    }
+
+    /// A node by its place.
+    pub fn node(&self, id: NodeId) -> Option<&NodeInfo> {
+        self.slots.get(id.index())?.as_ref()
+    }
+
+    /// A node by its name.
+    pub fn node_named(&self, name: &str) -> Option<&NodeInfo> {
+        self.node(*self.by_name.get(name)?)
+    }
+
+    /// How many places there are, those of nodes that are gone included.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A pod that has a node.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|placed| &placed.pod)
+    }
+
+    /// The pod was given a node, and the API has not confirmed it.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|placed| placed.is_assumed)
+    }
+
+    /// How many pods have a node, and how many of them are assumed.
+    pub fn pod_counts(&self) -> (usize, usize) {
+        (self.pods.len(), self.pods.values().filter(|placed| placed.is_assumed).count())
+    }
+
+    /// Where the pods of each shape are.
+    pub fn shapes(&self) -> impl Iterator<Item = (&Arc<Shape>, &BTreeMap<NodeId, ShapeCount>)> {
+        self.shapes.values().map(|(shape, nodes)| (shape, nodes))
+    }
+
+    /// The size of an image, and on how many nodes it is.
+    pub fn image(&self, name: &str) -> Option<(i64, usize)> {
+        self.images.get(name).copied()
+    }
+
+    /// Whether a pod on a node uses a claim.
+    pub fn is_claim_used(&self, namespace: &Text, claim: &Text) -> bool {
+        self.claims.contains_key(&(namespace.clone(), claim.clone()))
+    }
+
+    /// Changes with every pod and node.
+    pub fn pods_version(&self) -> u64 {
+        self.pods_version
+    }
+
+    /// Changes with images and with the number of nodes.
+    pub fn images_version(&self) -> u64 {
+        self.images_version
+    }
+
+    /// Adds a node, or changes it; what was known of it before.
+    pub fn set_node(&mut self, object: NodeObject) -> Option<Arc<NodeObject>> {
+        let object = Arc::new(object);
+        let name = object.name().clone();
+        let known = self.by_name.get(&name).copied();
+        if let Some(id) = known
+            && let Some(Some(node)) = self.slots.get_mut(id.index())
+        {
+            let old = std::mem::replace(&mut node.object, object.clone());
+            self.touch(id);
+            if old.images != object.images {
+                self.images_version = self.images_version.wrapping_add(1);
+                self.forget_images(&old);
+                self.add_images(&object);
+            }
+            if node_order::zone(&old.matching.labels) != node_order::zone(&object.matching.labels) {
+                self.reorder();
+            }
+            return Some(old);
+        }
+        let id = self.free.pop().unwrap_or(NodeId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX)));
+        self.add_images(&object);
+        let mut node = NodeInfo::new(id, object);
+        for pod in self.orphans.remove(&name).unwrap_or_default() {
+            self.count(&pod, id, true);
+            node.add_pod(pod);
+        }
+        match self.slots.get_mut(id.index()) {
+            Some(slot) => *slot = Some(node),
+            None => self.slots.push(Some(node)),
+        }
+        self.by_name.insert(name, id);
+        self.images_version = self.images_version.wrapping_add(1);
+        self.touch(id);
+        self.reorder();
+        None
+    }
+
+    /// Removes a node. Its pods are known until they are deleted.
+    pub fn remove_node(&mut self, name: &str) -> Option<Arc<NodeObject>> {
+        let id = self.by_name.remove(name)?;
+        let node = self.slots.get_mut(id.index())?.take()?;
+        self.free.push(id);
+        self.forget_images(&node.object);
+        for pod in &node.pods {
+            self.count(pod, id, false);
+        }
+        if !node.pods.is_empty() {
+            self.orphans.insert(name.into(), node.pods);
+        }
+        self.images_version = self.images_version.wrapping_add(1);
+        self.pods_version = self.pods_version.wrapping_add(1);
+        self.reorder();
+        Some(node.object)
+    }
+
+    /// Puts a pod on its node before the API knows.
+    pub fn assume(&mut self, pod: Arc<PodInfo>) {
+        self.place(pod, true);
+    }
+
+    /// Adds or changes a pod that has a node; what was known of it before.
+    pub fn set_pod(&mut self, pod: Arc<PodInfo>) -> Option<Arc<PodInfo>> {
+        self.place(pod, false)
+    }
+
+    fn place(&mut self, pod: Arc<PodInfo>, is_assumed: bool) -> Option<Arc<PodInfo>> {
+        let old = self.remove_pod(&pod.uid);
+        match self.by_name.get(&pod.node_name).copied() {
+            Some(id) => {
+                if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+                    node.add_pod(pod.clone());
+                }
+                self.count(&pod, id, true);
+                self.touch(id);
+            }
+            None => self.orphans.entry(pod.node_name.clone()).or_default().push(pod.clone()),
+        }
+        self.pods.insert(pod.uid.clone(), Placed { pod, is_assumed });
+        old
+    }
+
+    /// Takes a pod from its node.
+    pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let placed = self.pods.remove(uid)?;
+        let name = &placed.pod.node_name;
+        match self.by_name.get(name).copied() {
+            Some(id) => {
+                if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+                    node.remove_pod(uid);
+                }
+                self.count(&placed.pod, id, false);
+                self.touch(id);
+            }
+            None => {
+                if let Some(waiting) = self.orphans.get_mut(name) {
+                    waiting.retain(|pod| pod.uid != uid);
+                    if waiting.is_empty() {
+                        self.orphans.remove(name);
+                    }
+                }
+            }
+        }
+        Some(placed.pod)
+    }
+
+    /// Keeps the counts by shape and claim.
+    fn count(&mut self, pod: &PodInfo, id: NodeId, comes: bool) {
+        let (_, nodes) = self.shapes.entry(pod.shape.id).or_insert_with(|| (pod.shape.clone(), BTreeMap::new()));
+        let here = nodes.entry(id).or_default();
+        let step = |number: u32| if comes { number.saturating_add(1) } else { number.saturating_sub(1) };
+        here.all = step(here.all);
+        if pod.is_deleting {
+            here.deleting = step(here.deleting);
+        }
+        if here.all == 0 {
+            nodes.remove(&id);
+            if nodes.is_empty() {
+                self.shapes.remove(&pod.shape.id);
+            }
+        }
+        let volumes = pod.shape.spec().volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        for volume in volumes {
+            let name = (pod.shape.namespace().clone(), volume.claim_name.clone());
+            let users = self.claims.entry(name.clone()).or_default();
+            *users = if comes { users.saturating_add(1) } else { users.saturating_sub(1) };
+            if *users == 0 {
+                self.claims.remove(&name);
+            }
+        }
+    }
+
+    fn add_images(&mut self, object: &NodeObject) {
+        for (name, size) in &object.images {
+            let (_, nodes) = self.images.entry(name.clone()).or_insert((*size, 0));
+            *nodes = nodes.saturating_add(1);
+        }
+    }
+
+    fn forget_images(&mut self, object: &NodeObject) {
+        for (name, _) in &object.images {
+            if let Some((_, nodes)) = self.images.get_mut(name) {
+                *nodes = nodes.saturating_sub(1);
+                if *nodes == 0 {
+                    self.images.remove(name);
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, id: NodeId) {
+        self.last_generation = self.last_generation.wrapping_add(1);
+        self.pods_version = self.pods_version.wrapping_add(1);
+        if let Some(Some(node)) = self.slots.get_mut(id.index()) {
+            node.generation = self.last_generation;
+        }
+    }
+
+    fn reorder(&mut self) {
+        let nodes = self.slots.iter().flatten();
+        self.order = node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)));
+    }
+}

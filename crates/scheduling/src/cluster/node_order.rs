@@ -1,0 +1,34 @@
+//! The order in which nodes are looked at: one of each zone, again and again.
+//!
+//! When a search ends early, the nodes that were looked at are then from all zones. Follows `node_tree.go`.
+
+use std::collections::BTreeMap;
+
+use super::node::NodeId;
+
+/// Labels that name a zone, newest first.
+const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+const REGIONS: [&str; 2] = ["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"];
+
+/// Region and zone of a node; empty where it has none.
+pub(crate) fn zone(labels: &matching::node::Labels) -> (String, String) {
+    let first = |keys: [&str; 2]| keys.iter().find_map(|key| labels.get(key)).unwrap_or_default().to_owned();
+    (first(REGIONS), first(ZONES))
+}
+
+/// One node of each zone at a time.
+pub(super) fn interleave<'n>(nodes: impl Iterator<Item = (NodeId, &'n matching::node::Labels)>) -> Vec<NodeId> {
+    let mut zones: BTreeMap<(String, String), Vec<NodeId>> = BTreeMap::new();
+    let mut count: usize = 0;
+    for (id, labels) in nodes {
+        zones.entry(zone(labels)).or_default().push(id);
+        count = count.saturating_add(1);
+    }
+    let mut order = Vec::with_capacity(count);
+    let mut round = 0;
+    while order.len() < count {
+        order.extend(zones.values().filter_map(|zone| zone.get(round)));
+        round = round.saturating_add(1);
+    }
+    order
+}

@@ -1,0 +1,213 @@
+//! The objects beside nodes and pods that plugins look at, by kind and name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::apps::v1::{ReplicaSet, StatefulSet};
+use api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service};
+use api::json::Text;
+use api::policy::v1::PodDisruptionBudget;
+use api::resource::v1::DeviceClass;
+use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use matching::Matcher;
+use matching::volumes::VolumeMatcher;
+
+use crate::framework::{Change, Resource};
+
+/// Namespace and name; cluster-wide objects have an empty namespace.
+pub(crate) type Name = (Text, Text);
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident($type:ty) in $table:ident: $group:ident, $resource:expr, $change:expr;)*) => {
+        /// A kind of object.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ObjectKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        /// An object.
+        #[derive(Debug, Clone)]
+        pub enum Object {
+            $($(#[$doc])* $kind(Arc<$type>),)*
+        }
+
+        /// All objects.
+        #[derive(Debug, Default)]
+        pub struct Objects {
+            $($(#[$doc])* pub $table: BTreeMap<(Text, Text), Arc<$type>>,)*
+            /// From which nodes volumes can be reached.
+            pub(crate) reach: BTreeMap<Text, VolumeMatcher>,
+            /// Decisions about volumes that are not yet written.
+            pub(crate) assumed: AssumedVolumes,
+            volumes_version: u64,
+            selectors_version: u64,
+        }
+
+        impl Objects {
+            /// Adds an object or changes it; what was there before.
+            fn put(&mut self, object: &Object) -> Option<Object> {
+                match object {
+                    $(Object::$kind(object) => {
+                        self.touch(Group::$group);
+                        let name = (object.metadata.namespace.clone(), object.metadata.name.clone());
+                        self.$table.insert(name, object.clone()).map(Object::$kind)
+                    })*
+                }
+            }
+
+            /// Removes an object.
+            fn take(&mut self, kind: ObjectKind, name: &Name) -> Option<Object> {
+                match kind {
+                    $(ObjectKind::$kind => {
+                        self.touch(Group::$group);
+                        self.$table.remove(name).map(Object::$kind)
+                    })*
+                }
+            }
+        }
+
+        impl Object {
+            /// Its kind.
+            pub fn kind(&self) -> ObjectKind {
+                match self {
+                    $(Object::$kind(_) => ObjectKind::$kind,)*
+                }
+            }
+        }
+
+        impl ObjectKind {
+            /// What plugins wait for when it changes; nothing where no plugin does.
+            pub(crate) fn resource(self) -> Option<Resource> {
+                match self {
+                    $(ObjectKind::$kind => $resource,)*
+                }
+            }
+        }
+
+        /// A change as plugins see it.
+        pub(crate) fn change<'c>(kind: ObjectKind, old: Option<&'c Object>, new: Option<&'c Object>) -> Change<'c> {
+            match kind {
+                $(ObjectKind::$kind => {
+                    fn of(object: &Object) -> Option<&$type> {
+                        match object {
+                            Object::$kind(object) => Some(object),
+                            _ => None,
+                        }
+                    }
+                    let make: fn(Option<&'c $type>, Option<&'c $type>) -> Change<'c> = $change;
+                    make(old.and_then(of), new.and_then(of))
+                })*
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A piece of storage.
+    Volume(PersistentVolume) in volumes: Volumes, Some(Resource::PersistentVolume), |old, new| Change::Volume { old, new };
+    /// A request for storage.
+    Claim(PersistentVolumeClaim) in claims: Volumes, Some(Resource::PersistentVolumeClaim), |old, new| Change::Claim { old, new };
+    /// A kind of storage.
+    StorageClass(StorageClass) in storage_classes: Volumes, Some(Resource::StorageClass), |old, new| Change::StorageClass { old, new };
+    /// The storage drivers of a node.
+    CsiNode(CSINode) in csi_nodes: Volumes, Some(Resource::CSINode), |old, new| Change::CsiNode { old, new };
+    /// A storage driver.
+    CsiDriver(CSIDriver) in csi_drivers: Volumes, Some(Resource::CSIDriver), |old, new| Change::CsiDriver { old, new };
+    /// How much storage there is in a part of the cluster.
+    CsiStorageCapacity(CSIStorageCapacity) in csi_storage_capacities: Volumes, Some(Resource::CSIStorageCapacity), |old, new| Change::CsiStorageCapacity { old, new };
+    /// A volume on a node.
+    VolumeAttachment(VolumeAttachment) in volume_attachments: Volumes, Some(Resource::VolumeAttachment), |old, new| Change::VolumeAttachment { old, new };
+    /// A namespace.
+    Namespace(Namespace) in namespaces: Selectors, None, |_, _| Change::Other;
+    /// Pods under one name.
+    Service(Service) in services: Selectors, None, |_, _| Change::Other;
+    /// A controller of pods.
+    ReplicationController(ReplicationController) in replication_controllers: Selectors, None, |_, _| Change::Other;
+    /// A controller of pods.
+    ReplicaSet(ReplicaSet) in replica_sets: Selectors, None, |_, _| Change::Other;
+    /// A controller of pods.
+    StatefulSet(StatefulSet) in stateful_sets: Selectors, None, |_, _| Change::Other;
+    /// How many pods may be missing.
+    DisruptionBudget(PodDisruptionBudget) in disruption_budgets: Budgets, None, |_, _| Change::Other;
+    /// Devices under one name.
+    DeviceClass(DeviceClass) in device_classes: Devices, Some(Resource::DeviceClass), |old, new| Change::DeviceClass { old, new };
+}
+
+/// Which version an object counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Volumes,
+    Selectors,
+    Budgets,
+    Devices,
+}
+
+/// Decisions about volumes that are not yet written.
+#[derive(Debug, Default)]
+pub(crate) struct AssumedVolumes {
+    /// The claim to which a volume was given, by the volume's name.
+    pub(crate) bound: BTreeMap<Text, Name>,
+    /// The node near which a claim's volume is made.
+    pub(crate) provisioned: BTreeMap<Name, Text>,
+}
+
+impl Objects {
+    /// Adds an object or changes it; what was there before.
+    pub fn set(&mut self, object: &Object, matcher: &Matcher) -> Option<Object> {
+        match object {
+            Object::Volume(volume) => {
+                self.reach.insert(volume.metadata.name.clone(), matcher.volume(volume));
+                // Once the API shows the decision it need not be remembered.
+                let claim = volume.spec.claim_ref.as_ref();
+                let claim = claim.map(|claim| (claim.namespace.clone(), claim.name.clone()));
+                if self.assumed.bound.get(&volume.metadata.name).is_some_and(|assumed| Some(assumed) == claim.as_ref())
+                {
+                    self.assumed.bound.remove(&volume.metadata.name);
+                }
+            }
+            Object::Claim(claim) => {
+                let name = (claim.metadata.namespace.clone(), claim.metadata.name.clone());
+                let node = claim.metadata.annotations.get(SELECTED_NODE);
+                if self.assumed.provisioned.get(&name).is_some_and(|assumed| Some(assumed) == node) {
+                    self.assumed.provisioned.remove(&name);
+                }
+            }
+            _ => {}
+        }
+        self.put(object)
+    }
+
+    /// Removes an object.
+    pub fn remove(&mut self, kind: ObjectKind, namespace: &str, name: &str) -> Option<Object> {
+        if kind == ObjectKind::Volume {
+            self.reach.remove(name);
+        }
+        self.take(kind, &(namespace.into(), name.into()))
+    }
+
+    /// Changes with volumes, claims, classes and drivers.
+    pub fn volumes_version(&self) -> u64 {
+        self.volumes_version
+    }
+
+    /// Changes with namespaces, services and controllers of pods.
+    pub fn selectors_version(&self) -> u64 {
+        self.selectors_version
+    }
+
+    pub(crate) fn touch_volumes(&mut self) {
+        self.touch(Group::Volumes);
+    }
+
+    fn touch(&mut self, group: Group) {
+        match group {
+            Group::Volumes => self.volumes_version = self.volumes_version.wrapping_add(1),
+            Group::Selectors => self.selectors_version = self.selectors_version.wrapping_add(1),
+            // Asked when they are needed, and never remembered.
+            Group::Budgets | Group::Devices => {}
+        }
+    }
+}
+
+/// Names the node near which a claim's volume is to be made.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";

@@ -1,0 +1,143 @@
+//! A pod as the core keeps it: its shape, and the little that is its own.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use api::core::v1::Pod;
+use api::json::Text;
+use api::time::Timestamp;
+use matching::Matcher;
+use matching::resources::Demand;
+
+use super::shape::{Shape, Shapes};
+use crate::framework::Action;
+
+/// The name of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodKey {
+    /// Its namespace.
+    pub namespace: Text,
+    /// Its name there.
+    pub name: Text,
+}
+
+/// A pod.
+#[derive(Debug, Clone)]
+pub struct PodInfo {
+    /// What decides where it can run.
+    pub shape: Arc<Shape>,
+    /// Its name; the namespace is the shape's.
+    pub name: Text,
+    /// Which of all pods of that name it is.
+    pub uid: Text,
+    /// Where it runs; empty where it waits.
+    pub node_name: Text,
+    /// Where room is being made for it.
+    pub nominated_node: Text,
+    /// When it started, according to its node.
+    pub start_time: Option<Timestamp>,
+    /// Its deletion has begun.
+    pub is_deleting: bool,
+    /// When its deletion was asked for.
+    pub deletion_time: Option<Timestamp>,
+    /// It has ended for good.
+    pub is_terminal: bool,
+    /// The scheduler put a condition on it that room is being made: `DisruptionTarget` for preemption.
+    pub is_preempted: bool,
+    /// The claims that were made for its `resourceClaims`, by their names there.
+    pub generated_claims: Vec<(Text, Option<Text>)>,
+    /// What it takes of its node, where that is not what its shape says: it is being resized.
+    pub(crate) resized: Option<Arc<Demand>>,
+}
+
+impl PodInfo {
+    /// A pod as the API has it.
+    pub fn new(pod: &Pod, shapes: &mut Shapes, matcher: &Matcher) -> Self {
+        let shape = shapes.intern(pod, matcher);
+        let demand = Demand::of(pod);
+        PodInfo {
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            node_name: pod.spec.node_name.clone(),
+            nominated_node: pod.status.nominated_node_name.clone(),
+            start_time: pod.status.start_time,
+            is_deleting: pod.metadata.is_deleting(),
+            deletion_time: pod.metadata.deletion_timestamp,
+            is_terminal: pod.is_terminal(),
+            is_preempted: pod.status.conditions.iter().any(|condition| {
+                condition.condition_type == "DisruptionTarget"
+                    && condition.status == "True"
+                    && condition.reason == "PreemptionByScheduler"
+            }),
+            generated_claims: pod
+                .status
+                .resource_claim_statuses
+                .iter()
+                .map(|status| (status.name.clone(), status.resource_claim_name.clone()))
+                .collect(),
+            resized: (demand != shape.demand).then(|| Arc::new(demand)),
+            shape,
+        }
+    }
+
+    /// The same pod, on a node.
+    #[must_use]
+    pub fn on(&self, node: &Text) -> Self {
+        PodInfo { node_name: node.clone(), ..self.clone() }
+    }
+
+    /// Its full name.
+    pub fn key(&self) -> PodKey {
+        PodKey { namespace: self.shape.namespace().clone(), name: self.name.clone() }
+    }
+
+    /// What it takes of its node.
+    pub fn demand(&self) -> &Demand {
+        self.resized.as_deref().unwrap_or(&self.shape.demand)
+    }
+
+    /// How important it is.
+    pub fn priority(&self) -> i32 {
+        self.shape.spec().priority.unwrap_or(0)
+    }
+}
+
+/// What an update means to waiting pods.
+pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
+    let mut action = Action::default();
+    if old.labels() != new.labels() {
+        action = action.or(Action::UPDATE_POD_LABEL);
+    }
+    let (before, after) = (&old.demand().requests, &new.demand().requests);
+    if before.any_above(after) {
+        action = action.or(Action::UPDATE_POD_SCALE_DOWN);
+    }
+    if after.any_above(before) {
+        action = action.or(Action::UPDATE_POD_SCALE_UP);
+    }
+    if !old.spec().scheduling_gates.is_empty() && new.spec().scheduling_gates.is_empty() {
+        action = action.or(Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
+    }
+    if old.spec().tolerations != new.spec().tolerations {
+        action = action.or(Action::UPDATE_POD_TOLERATION);
+    }
+    if old.generated_claims != new.generated_claims {
+        action = action.or(Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
+    }
+    if action.is_empty() { Action::UPDATE } else { action }
+}
+
+impl Deref for PodInfo {
+    type Target = Shape;
+
+    fn deref(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

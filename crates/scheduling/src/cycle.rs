@@ -1,0 +1,145 @@
+//! One attempt to place one pod: which nodes fit, and which of them is best.
+//!
+//! Follows `schedulePod` of Kubernetes' `schedule_one.go`. What becomes of the answer is the [`Scheduler`](crate::Scheduler)'s.
+
+mod scores;
+mod search;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::json::Text;
+pub use scores::{Scores, score};
+pub use search::{Found, Search, nodes_to_find};
+
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::framework::{Filter, Point, PreFilter, Status};
+use crate::profile::Profile;
+
+/// What the plugins worked out about a pod before nodes are looked at.
+pub struct Filters<'c> {
+    /// Plugins that have to be asked, in order.
+    pub asked: Vec<Asked<'c>>,
+    /// Plugins that have nothing against any node.
+    pub skipped: Vec<&'static str>,
+    /// The only nodes that are worth a look; nothing for all.
+    pub nodes: Option<BTreeSet<Text>>,
+    /// Who left out the others.
+    pub narrowed_by: BTreeSet<&'static str>,
+}
+
+/// A plugin that has to be asked.
+pub struct Asked<'c> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it has to say.
+    pub filter: Box<dyn Filter + 'c>,
+}
+
+/// Why no node needs to be looked at.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was said.
+    pub status: Status,
+    /// Who left out nodes, where none is left.
+    pub narrowed_by: BTreeSet<&'static str>,
+}
+
+impl<'c> Filters<'c> {
+    /// Asks every plugin what it has against the pod.
+    ///
+    /// # Errors
+    /// A plugin is against all nodes, or together they leave none.
+    pub fn new(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster) -> Result<Self, Refused> {
+        let mut filters = Filters { asked: Vec::new(), skipped: Vec::new(), nodes: None, narrowed_by: BTreeSet::new() };
+        for enabled in profile.at(Point::Filter) {
+            let name = enabled.plugin.name();
+            let (filter, nodes) = match enabled.plugin.pre_filter(pod, cluster) {
+                PreFilter::Skip => {
+                    filters.skipped.push(name);
+                    continue;
+                }
+                PreFilter::Ask(filter) => (filter, None),
+                PreFilter::AskAbout(filter, nodes) => (filter, Some(nodes)),
+                PreFilter::Reject(status) => {
+                    let status = status.by(name);
+                    return Err(Refused { status, narrowed_by: BTreeSet::new() });
+                }
+            };
+            filters.asked.push(Asked { name, filter });
+            if let Some(nodes) = nodes {
+                filters.narrow(name, nodes)?;
+            }
+        }
+        Ok(filters)
+    }
+
+    fn narrow(&mut self, by: &'static str, nodes: BTreeSet<Text>) -> Result<(), Refused> {
+        self.narrowed_by.insert(by);
+        let left = match self.nodes.take() {
+            Some(known) => known.intersection(&nodes).cloned().collect(),
+            None => nodes,
+        };
+        if left.is_empty() {
+            let names: Vec<&str> = self.narrowed_by.iter().copied().collect();
+            let text = match names.as_slice() {
+                [one] => format!("node(s) didn't satisfy plugin {one}"),
+                several => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" ")),
+            };
+            return Err(Refused { status: Status::unresolvable(text), narrowed_by: self.narrowed_by.clone() });
+        }
+        self.nodes = Some(left);
+        Ok(())
+    }
+
+    /// What the first plugin says that is against the node.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn ask(&self, node: &NodeInfo) -> Result<(), Status> {
+        self.asked.iter().try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)))
+    }
+
+    /// As [`ask`](Self::ask), also with the pods for which room is being made on the node: both must hold, because they may
+    /// come or not.
+    ///
+    /// # Errors
+    /// What the first plugin says.
+    pub fn ask_with_nominated(&self, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Result<(), Status> {
+        if cluster.nominated.is_empty() {
+            return self.ask(node);
+        }
+        let counts = |other: &&Arc<PodInfo>| other.uid != pod.uid && other.priority() >= pod.priority();
+        let mut nominated = cluster.nominated.on(node.name()).iter().filter(counts).peekable();
+        if nominated.peek().is_some() {
+            let mut full = node.clone();
+            let mut filters = self.copy();
+            for other in nominated {
+                full.add_pod(other.clone());
+                filters.pod_added(other, &full);
+            }
+            filters.ask(&full)?;
+        }
+        self.ask(node)
+    }
+
+    /// A copy for a run of what-if.
+    pub fn copy(&self) -> Filters<'_> {
+        Filters {
+            asked: self.asked.iter().map(|asked| Asked { name: asked.name, filter: asked.filter.copy() }).collect(),
+            skipped: self.skipped.clone(),
+            nodes: self.nodes.clone(),
+            narrowed_by: self.narrowed_by.clone(),
+        }
+    }
+
+    /// A pod is imagined on a node.
+    pub fn pod_added(&mut self, pod: &PodInfo, node: &NodeInfo) {
+        self.asked.iter_mut().for_each(|asked| asked.filter.pod_added(pod, node));
+    }
+
+    /// A pod is imagined away from a node.
+    pub fn pod_removed(&mut self, pod: &PodInfo, node: &NodeInfo) {
+        self.asked.iter_mut().for_each(|asked| asked.filter.pod_removed(pod, node));
+    }
+}

@@ -1,0 +1,77 @@
+//! How much plugins like the nodes that fit.
+
+use crate::cluster::{Cluster, NodeId, PodInfo};
+use crate::framework::{MAX_NODE_SCORE, Point, PreScore, Status};
+use crate::profile::Profile;
+
+/// The scores of the nodes that fit.
+#[derive(Debug, Default)]
+pub struct Scores {
+    /// What each plugin says, in order.
+    pub by_plugin: Vec<PluginScores>,
+    /// Plugins that prefer no node.
+    pub skipped: Vec<&'static str>,
+    /// The sums.
+    pub total: Vec<(NodeId, i64)>,
+}
+
+/// What a plugin says.
+#[derive(Debug)]
+pub struct PluginScores {
+    /// Its name.
+    pub plugin: &'static str,
+    /// What its scores are multiplied with.
+    pub weight: i64,
+    /// As given.
+    pub raw: Vec<(NodeId, i64)>,
+    /// Between 0 and 100.
+    pub normalized: Vec<(NodeId, i64)>,
+}
+
+/// Scores nodes.
+///
+/// # Errors
+/// Something went wrong; the attempt ends.
+pub fn score(profile: &Profile, pod: &PodInfo, cluster: &Cluster, nodes: &[NodeId]) -> Result<Scores, Status> {
+    let mut scores = Scores { total: nodes.iter().map(|node| (*node, 0)).collect(), ..Scores::default() };
+    for enabled in profile.at(Point::Score) {
+        let name = enabled.plugin.name();
+        let scorer = match enabled.plugin.pre_score(pod, cluster, nodes) {
+            PreScore::Skip => {
+                scores.skipped.push(name);
+                continue;
+            }
+            PreScore::Fail(status) => return Err(failed("PreScore", name, &status)),
+            PreScore::Ask(scorer) => scorer,
+        };
+        let mut raw = Vec::with_capacity(nodes.len());
+        for node in nodes.iter().filter_map(|id| cluster.cache.node(*id)) {
+            raw.push((node.id, scorer.score(node).map_err(|status| failed("Score", name, &status))?));
+        }
+        let mut normalized = raw.clone();
+        scorer.normalize(&mut normalized);
+        for ((_, total), (_, score)) in scores.total.iter_mut().zip(&normalized) {
+            if !(0..=MAX_NODE_SCORE).contains(score) {
+                let text = format!(
+                    "plugin \"{name}\" returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                );
+                return Err(Status::error(text).by(name));
+            }
+            *total = total.saturating_add(score.saturating_mul(enabled.weight));
+        }
+        scores.by_plugin.push(PluginScores { plugin: name, weight: enabled.weight, raw, normalized });
+    }
+    Ok(scores)
+}
+
+fn failed(point: &str, plugin: &'static str, status: &Status) -> Status {
+    Status::error(format!("running {point} plugin \"{plugin}\": {}", status.message())).by(plugin)
+}
+
+impl Scores {
+    /// The nodes with the highest score.
+    pub fn best(&self) -> Vec<NodeId> {
+        let highest = self.total.iter().map(|(_, score)| *score).max();
+        self.total.iter().filter(|(_, score)| Some(*score) == highest).map(|(node, _)| *node).collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! What a plugin is, and where it has a say.
+//!
+//! Kubernetes' extension points, in Rust's way: what a plugin works out before the nodes are looked at (PreFilter, PreScore)
+//! is a value that it returns, and the question about a node is a method of that value. There is no shared state to look
+//! things up in, and a plugin that has nothing to do says so by returning no value.
+
+pub mod event;
+mod status;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use api::json::Text;
+pub use event::{Action, Change, Event, Hint, Resource};
+pub use status::{Code, Status};
+
+use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
+use crate::preemption::PostFilter;
+use crate::writes::Write;
+
+/// The highest score a node can get from a plugin after normalization.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// Where a plugin has a say. The names are those of Kubernetes' configuration files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub enum Point {
+    PreEnqueue,
+    QueueSort,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    Reserve,
+    Permit,
+    PreBind,
+    Bind,
+    PostBind,
+}
+
+/// What a remembered answer about a node depends on beside the node itself and the pod's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dependencies(u8);
+
+impl Dependencies {
+    /// The node and the pod's shape alone.
+    pub const NODE: Dependencies = Dependencies(1);
+    /// Pods on other nodes, and which nodes there are.
+    pub const PODS: Dependencies = Dependencies(1 << 1);
+    /// Volumes, claims, storage classes and drivers.
+    pub const VOLUMES: Dependencies = Dependencies(1 << 2);
+    /// Which nodes have which images, and how many nodes there are.
+    pub const IMAGES: Dependencies = Dependencies(1 << 3);
+    /// Everything, and it cannot be told when it changes: never remembered.
+    pub const UNKNOWN: Dependencies = Dependencies(1 << 7);
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Dependencies) -> Dependencies {
+        Dependencies(self.0 | other.0)
+    }
+
+    /// Whether this one is among them.
+    pub const fn include(self, other: Dependencies) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// A plugin. A point at which it has nothing to say keeps the default method.
+pub trait Plugin: Debug + Send + Sync {
+    /// The name in configuration files.
+    fn name(&self) -> &'static str;
+
+    /// Where it has a say.
+    fn points(&self) -> &'static [Point];
+
+    /// What might help a pod that it rejected.
+    fn events(&self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// Whether a change may help a pod that it rejected. When in doubt, it may.
+    fn hint(&self, _pod: &PodInfo, _event: Event, _change: Change<'_>, _cluster: &Cluster) -> Hint {
+        Hint::Queue
+    }
+
+    /// PreEnqueue: whether the pod may be tried at all.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// QueueSort: pods of lower rank come first, those of one rank in the order in which they came.
+    fn rank(&self, _pod: &PodInfo) -> i64 {
+        0
+    }
+
+    /// PreFilter and Filter.
+    fn pre_filter<'c>(&'c self, _pod: &'c PodInfo, _cluster: &'c Cluster) -> PreFilter<'c> {
+        PreFilter::Skip
+    }
+
+    /// PostFilter: what can be done when no node fits.
+    fn post_filter(&self, _failed: &mut PostFilter<'_, '_>) -> Option<crate::preemption::Answer> {
+        None
+    }
+
+    /// PreScore, Score and NormalizeScore. Asked with the nodes that fit.
+    fn pre_score<'c>(&'c self, _pod: &'c PodInfo, _cluster: &'c Cluster, _nodes: &[NodeId]) -> PreScore<'c> {
+        PreScore::Skip
+    }
+
+    /// Reserve: what must be written before the pod can be bound. PreBind is to write it, which is the caller's.
+    ///
+    /// # Errors
+    /// Why the node cannot be used after all.
+    fn reserve(&self, _pod: &PodInfo, _node: &NodeInfo, _cluster: &Cluster) -> Result<Vec<Write>, Status> {
+        Ok(Vec::new())
+    }
+
+    /// Permit: a last word before the pod is bound.
+    ///
+    /// # Errors
+    /// Why it may not be bound.
+    fn permit(&self, _pod: &PodInfo, _node: &NodeInfo) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// What a plugin worked out before it is asked about nodes.
+pub enum PreFilter<'c> {
+    /// It has nothing against any node.
+    Skip,
+    /// It has to be asked.
+    Ask(Box<dyn Filter + 'c>),
+    /// It has to be asked, and only about these nodes.
+    AskAbout(Box<dyn Filter + 'c>, BTreeSet<Text>),
+    /// It is against all nodes.
+    Reject(Status),
+}
+
+/// What a plugin has to say about nodes.
+pub trait Filter {
+    /// Whether the pod may run on the node.
+    ///
+    /// # Errors
+    /// Why not.
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status>;
+
+    /// A pod is imagined on a node.
+    fn pod_added(&mut self, _pod: &PodInfo, _node: &NodeInfo) {}
+
+    /// A pod is imagined away from a node.
+    fn pod_removed(&mut self, _pod: &PodInfo, _node: &NodeInfo) {}
+
+    /// A copy for another run of what-if.
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's>;
+
+    /// What the answer depends on.
+    fn depends_on(&self) -> Dependencies {
+        Dependencies::UNKNOWN
+    }
+}
+
+/// What a plugin worked out before it scores nodes.
+pub enum PreScore<'c> {
+    /// It prefers no node.
+    Skip,
+    /// It has to be asked.
+    Ask(Box<dyn Score + 'c>),
+    /// Something is wrong.
+    Fail(Status),
+}
+
+/// How much a plugin likes nodes.
+pub trait Score {
+    /// A raw score.
+    ///
+    /// # Errors
+    /// Why there is none; the attempt ends.
+    fn score(&self, node: &NodeInfo) -> Result<i64, Status>;
+
+    /// Brings raw scores into the range from 0 to [`MAX_NODE_SCORE`].
+    fn normalize(&self, _scores: &mut [(NodeId, i64)]) {}
+
+    /// What the raw score depends on.
+    fn depends_on(&self) -> Dependencies {
+        Dependencies::UNKNOWN
+    }
+}
+
+/// Scales scores so that the highest becomes [`MAX_NODE_SCORE`]; reversed, the highest becomes zero.
+pub(crate) fn default_normalize(scores: &mut [(NodeId, i64)], reverse: bool) {
+    let highest = scores.iter().map(|(_, score)| *score).max().unwrap_or(0);
+    for (_, score) in scores {
+        let scaled = score.saturating_mul(MAX_NODE_SCORE).checked_div(highest);
+        *score = match scaled {
+            None if reverse => MAX_NODE_SCORE,
+            None => *score,
+            Some(scaled) if reverse => MAX_NODE_SCORE.saturating_sub(scaled),
+            Some(scaled) => scaled,
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! The plugins, one file each, registered by one line in [`ALL`].
+//!
+//! The order of the list is the order in which they are asked, that of Kubernetes' default profile.
+
+mod args;
+mod default_binder;
+mod default_preemption;
+mod image_locality;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_declared_features;
+mod node_name;
+mod node_ports;
+mod node_resources_balanced_allocation;
+mod node_resources_fit;
+mod node_unschedulable;
+mod node_volume_limits;
+mod pod_topology_spread;
+mod priority_sort;
+mod scheduling_gates;
+mod scoring_strategy;
+pub(crate) mod taint_toleration;
+mod volume_binding;
+mod volume_claims;
+mod volume_restrictions;
+mod volume_zone;
+
+use std::collections::BTreeMap;
+
+use api::json::Value;
+pub use args::ArgsError;
+use matching::Matcher;
+
+use crate::framework::{Plugin, Point};
+use crate::profile::{Enabled, Profile};
+use crate::queue::PluginSet;
+
+/// The scheduler name of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// A plugin that can be enabled.
+#[derive(Debug, Clone, Copy)]
+pub struct Registration {
+    /// The name in configuration files.
+    pub name: &'static str,
+    /// What its score is multiplied with, unless said otherwise.
+    pub weight: i64,
+    /// Where it has a say.
+    pub points: &'static [Point],
+    /// Makes it from its arguments; `null` for the defaults.
+    pub new: New,
+}
+
+/// Makes a plugin from its arguments.
+pub type New = fn(&Value, &Matcher) -> Result<Box<dyn Plugin>, ArgsError>;
+
+const fn plugin(name: &'static str, weight: i64, points: &'static [Point], new: New) -> Registration {
+    Registration { name, weight, points, new }
+}
+
+/// All plugins, in the order of the default profile.
+pub const ALL: &[Registration] = &[
+    plugin(scheduling_gates::NAME, 0, scheduling_gates::POINTS, scheduling_gates::new),
+    plugin(priority_sort::NAME, 0, priority_sort::POINTS, priority_sort::new),
+    plugin(node_name::NAME, 0, node_name::POINTS, node_name::new),
+    plugin(node_unschedulable::NAME, 0, node_unschedulable::POINTS, node_unschedulable::new),
+    plugin(taint_toleration::NAME, 3, taint_toleration::POINTS, taint_toleration::new),
+    plugin(node_affinity::NAME, 2, node_affinity::POINTS, node_affinity::new),
+    plugin(node_ports::NAME, 0, node_ports::POINTS, node_ports::new),
+    plugin(node_resources_fit::NAME, 1, node_resources_fit::POINTS, node_resources_fit::new),
+    plugin(volume_restrictions::NAME, 0, volume_restrictions::POINTS, volume_restrictions::new),
+    plugin(node_volume_limits::NAME, 0, node_volume_limits::POINTS, node_volume_limits::new),
+    plugin(volume_binding::NAME, 1, volume_binding::POINTS, volume_binding::new),
+    plugin(volume_zone::NAME, 0, volume_zone::POINTS, volume_zone::new),
+    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::POINTS, pod_topology_spread::new),
+    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::POINTS, inter_pod_affinity::new),
+    // DynamicResources has its place here: idle claims are freed before pods are deleted.
+    plugin(default_preemption::NAME, 0, default_preemption::POINTS, default_preemption::new),
+    plugin(
+        node_resources_balanced_allocation::NAME,
+        1,
+        node_resources_balanced_allocation::POINTS,
+        node_resources_balanced_allocation::new,
+    ),
+    plugin(image_locality::NAME, 1, image_locality::POINTS, image_locality::new),
+    plugin(default_binder::NAME, 0, default_binder::POINTS, default_binder::new),
+    plugin(node_declared_features::NAME, 0, node_declared_features::POINTS, node_declared_features::new),
+];
+
+/// The bit of a plugin; none for names that are not known.
+pub(crate) fn bit(name: &str) -> PluginSet {
+    let place = ALL.iter().position(|plugin| plugin.name == name);
+    place.and_then(|place| 1_u64.checked_shl(u32::try_from(place).ok()?)).unwrap_or(0)
+}
+
+/// The default profile.
+///
+/// # Errors
+/// Never: the defaults are valid.
+pub fn default_profile(matcher: &Matcher) -> Result<Profile, ArgsError> {
+    default_profile_with(&BTreeMap::new(), matcher)
+}
+
+/// The default profile, with arguments for some plugins.
+///
+/// # Errors
+/// Arguments that a plugin refuses.
+pub fn default_profile_with(args: &BTreeMap<&str, &Value>, matcher: &Matcher) -> Result<Profile, ArgsError> {
+    let mut enabled = Vec::with_capacity(ALL.len());
+    for (place, plugin) in ALL.iter().enumerate() {
+        enabled.push(Enabled::everywhere(
+            (plugin.new)(args.get(plugin.name).copied().unwrap_or(&Value::Null), matcher)?,
+            plugin.weight,
+            place,
+        ));
+    }
+    Ok(Profile::new(DEFAULT_SCHEDULER, enabled))
+}

@@ -1,0 +1,29 @@
+//! DefaultBinder: a pod is bound through the API. The binding itself is the caller's; the plugin stands for the choice.
+
+use api::json::Value;
+use matching::Matcher;
+
+use super::args::{self, ArgsError};
+use crate::framework::{Plugin, Point};
+
+pub(super) const NAME: &str = "DefaultBinder";
+
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::Bind];
+
+#[derive(Debug)]
+struct DefaultBinder;
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    args::none(args).map(|()| Box::new(DefaultBinder) as Box<dyn Plugin>)
+}
+
+impl Plugin for DefaultBinder {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn points(&self) -> &'static [Point] {
+        POINTS
+    }
+}

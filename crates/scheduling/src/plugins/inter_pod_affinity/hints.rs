@@ -1,0 +1,53 @@
+//! Whether a change may help a pod that could not be together with some, or apart from others.
+
+use matching::pod_affinity::AffinityTerm;
+
+use super::{all_match, matches};
+use crate::cluster::{NodeObject, PodInfo};
+use crate::framework::{Change, Event, Resource};
+
+pub(super) fn helps(pod: &PodInfo, event: Event, change: Change<'_>) -> bool {
+    // Terms that cannot be read: when in doubt, try.
+    if event.resource == Resource::TargetPod || pod.affinity.error.is_some() {
+        return true;
+    }
+    match change {
+        Change::Pod { old, new } => pod_helps(pod, old, new),
+        Change::Node { old, new: Some(new) } => node_helps(pod, old, new),
+        _ => true,
+    }
+}
+
+fn pod_helps(pod: &PodInfo, old: Option<&PodInfo>, new: Option<&PodInfo>) -> bool {
+    let is_unplaced = |other: &PodInfo| other.node_name.is_empty() && other.nominated_node.is_empty();
+    if [old, new].into_iter().flatten().any(is_unplaced) {
+        return false;
+    }
+    let wants = |other: &PodInfo| all_match(&pod.affinity.required, other);
+    let avoids = |other: &PodInfo| pod.affinity.required_anti.iter().any(|term| matches(term, other));
+    match (old, new) {
+        (Some(old), Some(new)) => (!wants(old) && wants(new)) || (avoids(old) && !avoids(new)),
+        (None, Some(new)) => wants(new),
+        (Some(old), None) => {
+            // Terms of the other that cannot be read: when in doubt, try.
+            let other = &old.affinity;
+            avoids(old) || other.error.is_some() || other.required_anti.iter().any(|term| matches(term, pod))
+        }
+        (None, None) => true,
+    }
+}
+
+fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject) -> bool {
+    let value =
+        |node: &NodeObject, term: &AffinityTerm| node.matching.labels.get(&term.topology_key).map(str::to_owned);
+    let affinity = pod.affinity.required.iter().any(|term| match old.map(|old| value(old, term)) {
+        None => value(new, term).is_some(),
+        Some(before) => value(new, term).is_some_and(|after| before != Some(after)),
+    });
+    // A node without the label can always have a pod that wants to be apart.
+    let anti = pod.affinity.required_anti.iter().any(|term| match old.map(|old| value(old, term)) {
+        None => true,
+        Some(before) => before.is_some() && before != value(new, term),
+    });
+    affinity || anti
+}

@@ -1,0 +1,238 @@
+//! NodeResourcesFit: a node must have room for what a pod requests, and is liked by how full it is.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use api::json::{Text, Value};
+use matching::Matcher;
+use matching::resources::{Resources, is_extended};
+
+use super::args::{self, ArgsError};
+use super::scoring_strategy::{Strategy, StrategyArgs, used};
+use crate::cluster::{Cluster, NodeId, NodeInfo, NodeObject, PodInfo};
+use crate::framework::{
+    Action, Change, Code, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Score,
+    Status,
+};
+
+pub(super) const NAME: &str = "NodeResourcesFit";
+
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
+#[derive(Debug)]
+struct NodeResourcesFit {
+    ignored: BTreeSet<Text>,
+    ignored_groups: BTreeSet<Text>,
+    strategy: Strategy,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Args {
+    ignored_resources: BTreeSet<Text>,
+    ignored_resource_groups: BTreeSet<Text>,
+    scoring_strategy: Option<StrategyArgs>,
+}
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    let args: Args = args::read(args)?;
+    Ok(Box::new(NodeResourcesFit {
+        ignored: args.ignored_resources,
+        ignored_groups: args.ignored_resource_groups,
+        strategy: Strategy::new(args.scoring_strategy)?,
+    }))
+}
+
+impl Plugin for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn points(&self) -> &'static [Point] {
+        POINTS
+    }
+
+    fn events(&self) -> Vec<Event> {
+        vec![
+            Event::new(Resource::AssignedPod, Action::DELETE.or(Action::UPDATE_POD_SCALE_DOWN)),
+            Event::new(Resource::TargetPod, Action::UPDATE_POD_SCALE_DOWN),
+            Event::new(Resource::Node, Action::ADD.or(Action::UPDATE_NODE_ALLOCATABLE)),
+            Event::new(Resource::DeviceClass, Action::ADD.or(Action::UPDATE)),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, event: Event, change: Change<'_>, cluster: &Cluster) -> Hint {
+        let helps = match change {
+            Change::Pod { .. } if event.resource == Resource::TargetPod => true,
+            Change::Pod { old: Some(deleted), new: None } => {
+                !deleted.node_name.is_empty() || !deleted.nominated_node.is_empty()
+            }
+            Change::Pod { old: Some(old), new: Some(new) } => frees(pod, old, new),
+            Change::Node { old, new: Some(new) } => node_helps(pod, old, new, cluster),
+            Change::DeviceClass { old, new: Some(new) } => {
+                let name = |class: &api::resource::v1::DeviceClass| class.spec.extended_resource_name.clone();
+                let requests = &pod.demand().requests;
+                let implicit = format!("deviceclass.resource.kubernetes.io/{}", new.metadata.name);
+                let is_new = match old {
+                    Some(old) if name(old) == name(new) => return Hint::Skip,
+                    Some(_) => false,
+                    None => requests.scalar(&implicit).is_some(),
+                };
+                is_new || name(new).is_some_and(|name| requests.scalar(&name).is_some())
+            }
+            _ => true,
+        };
+        if helps { Hint::Queue } else { Hint::Skip }
+    }
+
+    fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
+        PreFilter::Ask(Box::new(Room { plugin: self, pod, cluster }))
+    }
+
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+        PreScore::Ask(Box::new(Room { plugin: self, pod, cluster }))
+    }
+}
+
+/// Whether a pod on a node gives back something that the waiting pod asks for.
+fn frees(pod: &PodInfo, old: &PodInfo, new: &PodInfo) -> bool {
+    let (before, after) = (&old.demand().requests, &new.demand().requests);
+    let wanted = &pod.demand().requests;
+    let less = |name: &str| wanted.get(name) != 0 && before.get(name) > after.get(name);
+    !new.node_name.is_empty()
+        && (["cpu", "memory", "ephemeral-storage"].into_iter().any(less)
+            || wanted.scalars().any(|(name, _)| less(name)))
+}
+
+/// Whether the pod fits the node while it is empty, and there is more of something that it asks for.
+fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject, cluster: &Cluster) -> bool {
+    let wanted = &pod.demand().requests;
+    let empty = Resources::default();
+    let nothing = BTreeSet::new();
+    let room = Missing { wanted, allocatable: &new.allocatable, requested: &empty, pods: 0, cluster };
+    if room.find(&nothing, &nothing, |_, _| true) {
+        return false;
+    }
+    let Some(old) = old else { return true };
+    let (before, after) = (&old.allocatable, &new.allocatable);
+    let more = |name: &str| wanted.get(name) > 0 && after.get(name) > before.get(name);
+    after.pods > before.pods
+        || ["cpu", "memory", "ephemeral-storage"].into_iter().any(more)
+        || wanted.scalars().any(|(name, amount)| {
+            amount != 0 && (more(name) || (after.get(name) <= 0 && is_device_class(cluster, name)))
+        })
+}
+
+/// Devices stand for the resource: whether there are enough is for DynamicResources to say.
+fn is_device_class(cluster: &Cluster, resource: &str) -> bool {
+    let implicit = resource.strip_prefix("deviceclass.resource.kubernetes.io/");
+    cluster.objects.device_classes.values().any(|class| {
+        class.spec.extended_resource_name.as_deref() == Some(resource) || implicit == Some(class.metadata.name.as_str())
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Room<'c> {
+    plugin: &'c NodeResourcesFit,
+    pod: &'c PodInfo,
+    cluster: &'c Cluster,
+}
+
+/// What is asked for, and what there is.
+struct Missing<'m> {
+    wanted: &'m Resources,
+    allocatable: &'m Resources,
+    requested: &'m Resources,
+    pods: usize,
+    cluster: &'m Cluster,
+}
+
+impl Missing<'_> {
+    /// Calls with each resource that is missing, and whether the node could never have enough, until told to stop.
+    fn find(
+        &self,
+        ignored: &BTreeSet<Text>,
+        ignored_groups: &BTreeSet<Text>,
+        mut stop: impl FnMut(&str, bool) -> bool,
+    ) -> bool {
+        let pods = i64::try_from(self.pods).unwrap_or(i64::MAX).saturating_add(1);
+        if pods > self.allocatable.pods && stop("pods", false) {
+            return true;
+        }
+        let lacks = |name: &str| {
+            let (wanted, all) = (self.wanted.get(name), self.allocatable.get(name));
+            let free = all.saturating_sub(self.requested.get(name));
+            (wanted > 0 && wanted > free).then_some(wanted > all)
+        };
+        for name in ["cpu", "memory", "ephemeral-storage"] {
+            if let Some(never) = lacks(name)
+                && stop(name, never)
+            {
+                return true;
+            }
+        }
+        for (name, _) in self.wanted.scalars() {
+            let group = || name.split('/').next().unwrap_or_default();
+            if is_extended(name) && (ignored.contains(name) || ignored_groups.contains(group())) {
+                continue;
+            }
+            if let Some(never) = lacks(name)
+                && !(self.allocatable.get(name) <= 0 && is_device_class(self.cluster, name))
+                && stop(name, never)
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Filter for Room<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        let mut code = Code::Unschedulable;
+        let missing = Missing {
+            wanted: &self.pod.shape.demand.requests,
+            allocatable: &node.object.allocatable,
+            requested: &node.requested,
+            pods: node.pods.len(),
+            cluster: self.cluster,
+        };
+        missing.find(&self.plugin.ignored, &self.plugin.ignored_groups, |name, never| {
+            reasons.push(match name {
+                "pods" => Cow::Borrowed("Too many pods"),
+                "cpu" => Cow::Borrowed("Insufficient cpu"),
+                "memory" => Cow::Borrowed("Insufficient memory"),
+                "ephemeral-storage" => Cow::Borrowed("Insufficient ephemeral-storage"),
+                other => Cow::Owned(format!("Insufficient {other}")),
+            });
+            if never {
+                code = Code::UnschedulableAndUnresolvable;
+            }
+            false
+        });
+        if reasons.is_empty() { Ok(()) } else { Err(Status { code, reasons, plugin: "" }) }
+    }
+
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
+        Box::new(*self)
+    }
+
+    fn depends_on(&self) -> Dependencies {
+        // Device classes stand in for extended resources.
+        let has_scalars = self.pod.shape.demand.requests.scalars().len() > 0;
+        if has_scalars { Dependencies::UNKNOWN } else { Dependencies::NODE }
+    }
+}
+
+impl Score for Room<'_> {
+    fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
+        let strategy = &self.plugin.strategy;
+        Ok(strategy.score(used(&strategy.resources, self.pod, node, true)))
+    }
+
+    fn depends_on(&self) -> Dependencies {
+        Dependencies::NODE
+    }
+}

@@ -1,0 +1,243 @@
+//! NodeVolumeLimits: a storage driver can attach only a number of volumes to a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::core::v1::{PersistentVolumeClaim, Volume};
+use api::json::{Text, Value};
+use api::storage::v1::CSINode;
+use matching::Matcher;
+use matching::volumes::class_of_claim;
+
+use super::args::{self, ArgsError};
+use super::volume_claims::{check_owner, claim_not_found, claim_of, claims_of, class, find};
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, Resource, Status};
+
+pub(super) const NAME: &str = "NodeVolumeLimits";
+
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
+/// Names of built-in drivers that a node may have handed to a CSI driver, and that driver.
+const MIGRATED: [(&str, &str); 3] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+];
+
+/// Which built-in drivers a node has handed to CSI drivers.
+const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+
+#[derive(Debug)]
+struct NodeVolumeLimits;
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    args::none(args).map(|()| Box::new(NodeVolumeLimits) as Box<dyn Plugin>)
+}
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn points(&self) -> &'static [Point] {
+        POINTS
+    }
+
+    fn events(&self) -> Vec<Event> {
+        vec![
+            Event::new(Resource::CSINode, Action::ADD.or(Action::UPDATE)),
+            Event::new(Resource::AssignedPod, Action::DELETE),
+            Event::new(Resource::PersistentVolumeClaim, Action::ADD),
+            Event::new(Resource::VolumeAttachment, Action::DELETE),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, _: Event, change: Change<'_>, _: &Cluster) -> Hint {
+        let helps = match change {
+            Change::CsiNode { old: Some(old), new: Some(new) } => {
+                let before = limits(Some(old));
+                let count = |driver: &str| before.get(driver).copied().unwrap_or(0);
+                limits(Some(new)).into_iter().any(|(driver, limit)| limit > count(&driver))
+            }
+            Change::Pod { old: Some(deleted), .. } => {
+                let is_placed = !deleted.node_name.is_empty() || !deleted.nominated_node.is_empty();
+                is_placed && deleted.spec().volumes.iter().any(counts)
+            }
+            Change::Claim { new: Some(claim), .. } => {
+                let is_it = |name: &Text| *name == claim.metadata.name;
+                claim.metadata.namespace == *pod.namespace() && claims_of(pod).any(|used| is_it(&used.name))
+            }
+            Change::VolumeAttachment { old: Some(deleted), .. } => {
+                let driver =
+                    |plugin: &str| MIGRATED.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver);
+                let attaches = |plugin: &str| driver(plugin) == Some(deleted.spec.attacher.as_str());
+                pod.spec().volumes.iter().any(|volume| {
+                    volume.persistent_volume_claim.is_some()
+                        || built_in(volume).is_some_and(|(plugin, _)| attaches(plugin))
+                })
+            }
+            _ => true,
+        };
+        if helps { Hint::Queue } else { Hint::Skip }
+    }
+
+    fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
+        if pod.spec().volumes.iter().any(counts) {
+            PreFilter::Ask(Box::new(Limits { pod, cluster }))
+        } else {
+            PreFilter::Skip
+        }
+    }
+}
+
+/// Whether a volume may have to be attached.
+fn counts(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || built_in(volume).is_some()
+}
+
+/// The built-in driver of a volume that is written into the pod, and what it calls the volume.
+fn built_in(volume: &Volume) -> Option<(&'static str, &str)> {
+    match volume {
+        Volume { aws_elastic_block_store: Some(source), .. } => {
+            Some(("kubernetes.io/aws-ebs", text(source, "volumeID")))
+        }
+        Volume { gce_persistent_disk: Some(source), .. } => Some(("kubernetes.io/gce-pd", text(source, "pdName"))),
+        Volume { azure_disk: Some(source), .. } => Some(("kubernetes.io/azure-disk", text(source, "diskURI"))),
+        _ => None,
+    }
+}
+
+fn text<'v>(source: &'v Value, key: &str) -> &'v str {
+    source.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// How many volumes of each driver a node can have.
+fn limits(node: Option<&CSINode>) -> BTreeMap<Text, i32> {
+    let drivers = node.map(|node| node.spec.drivers.as_slice()).unwrap_or_default();
+    let count = |driver: &api::storage::v1::CsiNodeDriver| driver.allocatable.as_ref().and_then(|it| it.count);
+    drivers.iter().filter_map(|driver| Some((driver.name.clone(), count(driver)?))).collect()
+}
+
+/// The CSI driver that does the work of a built-in one on a node.
+fn migrated(node: Option<&CSINode>, built_in: &str) -> Option<&'static str> {
+    let plugins = node?.metadata.annotations.get(MIGRATED_PLUGINS)?;
+    let is_on = plugins.split(',').any(|plugin| plugin == built_in);
+    MIGRATED.iter().find(|(name, _)| is_on && *name == built_in).map(|(_, driver)| *driver)
+}
+
+#[derive(Clone, Copy)]
+struct Limits<'c> {
+    pod: &'c PodInfo,
+    cluster: &'c Cluster,
+}
+
+/// Volumes, each by its driver and what the driver calls it.
+type Attached = BTreeSet<(Text, Text)>;
+
+impl Limits<'_> {
+    /// Adds the volumes of a pod that have to be attached.
+    fn volumes(&self, pod: &PodInfo, node: Option<&CSINode>, is_new: bool, all: &mut Attached) -> Result<(), Status> {
+        for volume in &pod.spec().volumes {
+            let Some(used) = claim_of(volume, pod) else {
+                if let Some((plugin, id)) = built_in(volume)
+                    && let Some(driver) = migrated(node, plugin)
+                {
+                    all.insert((driver.into(), id.into()));
+                }
+                continue;
+            };
+            if used.name.is_empty() {
+                return Err(Status::error("PersistentVolumeClaim had no name"));
+            }
+            let Some(claim) = find(self.cluster, pod, &used.name) else {
+                if is_new {
+                    let why = claim_not_found(&used.name);
+                    let text = format!("looking up PVC {}/{}: {why}", pod.namespace(), used.name);
+                    return Err(Status::unresolvable(text));
+                }
+                continue;
+            };
+            if used.is_ephemeral {
+                check_owner(pod, claim).map_err(Status::error)?;
+            }
+            all.extend(self.attached(claim, node));
+        }
+        Ok(())
+    }
+
+    /// The driver of a claim's volume, and what it calls it. A volume that is not there yet is known by its claim.
+    fn attached(&self, claim: &PersistentVolumeClaim, node: Option<&CSINode>) -> Option<(Text, Text)> {
+        let volume = &claim.spec.volume_name;
+        let found = self.cluster.objects.volumes.get(&(Text::default(), volume.clone()));
+        if let Some(found) = found.filter(|_| !volume.is_empty()) {
+            let source = found.spec.csi.as_ref()?;
+            let (driver, handle) = (text(source, "driver"), text(source, "volumeHandle"));
+            return (!driver.is_empty() && !handle.is_empty()).then(|| (driver.into(), handle.into()));
+        }
+        let class = class(self.cluster, class_of_claim(claim))?;
+        let provisioner = class.provisioner.as_str();
+        let driver = match MIGRATED.iter().any(|(name, _)| *name == provisioner) {
+            true => migrated(node, provisioner)?,
+            false => provisioner,
+        };
+        let handle = format!("\u{0}{}/{}", claim.metadata.namespace, claim.metadata.name);
+        (!driver.is_empty()).then(|| (driver.into(), handle.into()))
+    }
+
+    /// A driver may ask that pods stay away from nodes where it does not run.
+    fn is_missing(&self, driver: &Text, node: Option<&CSINode>) -> bool {
+        let found = self.cluster.objects.csi_drivers.get(&(Text::default(), driver.clone()));
+        let asks = found.is_some_and(|it| it.spec.prevent_pod_scheduling_if_missing == Some(true));
+        asks && !node.is_some_and(|node| node.spec.drivers.iter().any(|it| it.name == *driver))
+    }
+}
+
+impl Filter for Limits<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
+        let csi_node = self.cluster.objects.csi_nodes.get(&(Text::default(), node.name().clone())).map(Arc::as_ref);
+        let mut new = Attached::new();
+        self.volumes(self.pod, csi_node, true, &mut new)?;
+        if let Some((driver, _)) = new.iter().find(|(driver, _)| self.is_missing(driver, csi_node)) {
+            return Err(Status::unschedulable(format!("{driver} CSI driver is not installed on the node")));
+        }
+        let limits = limits(csi_node);
+        if new.is_empty() || limits.is_empty() {
+            return Ok(());
+        }
+        let mut there = Attached::new();
+        for other in &node.pods {
+            self.volumes(other, csi_node, false, &mut there)?;
+        }
+        new.retain(|volume| !there.contains(volume));
+        for attachment in self.cluster.objects.volume_attachments.values() {
+            let spec = &attachment.spec;
+            if spec.node_name != *node.name() || spec.attacher.is_empty() {
+                continue;
+            }
+            let Some(volume) = &spec.source.persistent_volume_name else { continue };
+            let found = self.cluster.objects.volumes.get(&(Text::default(), volume.clone()));
+            if let Some(source) = found.and_then(|volume| volume.spec.csi.as_ref()) {
+                there.insert((spec.attacher.clone(), text(source, "volumeHandle").into()));
+            }
+        }
+        let count = |volumes: &Attached, driver: &Text| volumes.iter().filter(|(name, _)| name == driver).count();
+        for (driver, limit) in &limits {
+            let wanted = count(&new, driver);
+            let total = i64::try_from(wanted.saturating_add(count(&there, driver))).unwrap_or(i64::MAX);
+            if wanted > 0 && total > i64::from(*limit) {
+                return Err(Status::unschedulable("node(s) exceed max volume count"));
+            }
+        }
+        Ok(())
+    }
+
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
+        Box::new(*self)
+    }
+
+    fn depends_on(&self) -> Dependencies {
+        Dependencies::NODE.and(Dependencies::VOLUMES)
+    }
+}

@@ -1,0 +1,239 @@
+//! PodTopologySpread: pods of a kind spread evenly over zones, nodes or other parts of the cluster.
+
+mod counts;
+mod hints;
+mod scoring;
+
+use api::core::v1::TopologySpreadConstraint;
+use api::json::{Text, Value};
+use api::labels::{Operator, Requirement, Selector};
+use api::meta::v1::{LabelSelector, StringMap};
+use matching::Matcher;
+use matching::topology_spread::SpreadConstraint;
+
+use self::counts::Counts;
+use super::args::{self, ArgsError, invalid};
+use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
+use crate::framework::{
+    Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Status,
+};
+
+pub(super) const NAME: &str = "PodTopologySpread";
+
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
+const DO_NOT_SCHEDULE: &str = "DoNotSchedule";
+const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+#[derive(Debug)]
+struct PodTopologySpread {
+    defaults: Vec<TopologySpreadConstraint>,
+    /// The defaults are Kubernetes', not the operator's.
+    is_system_defaulted: bool,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Args {
+    default_constraints: Vec<TopologySpreadConstraint>,
+    defaulting_type: Text,
+}
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    let args: Args = args::read(args)?;
+    let is_system_defaulted = match args.defaulting_type.as_str() {
+        "" | "System" => true,
+        "List" => false,
+        other => return Err(invalid("defaultingType", other, "must be System or List")),
+    };
+    if is_system_defaulted && !args.default_constraints.is_empty() {
+        let why = "when .defaultingType is System, .defaultConstraints must be empty";
+        return Err(invalid("defaultConstraints", "[…]", why));
+    }
+    for (index, constraint) in args.default_constraints.iter().enumerate() {
+        let at = |field: &str| format!("defaultConstraints[{index}].{field}");
+        if constraint.max_skew <= 0 {
+            return Err(invalid(&at("maxSkew"), constraint.max_skew, "not in valid range (0, inf)"));
+        }
+        if constraint.topology_key.is_empty() {
+            return Err(invalid(&at("topologyKey"), "\"\"", "can not be empty"));
+        }
+        if constraint.label_selector.is_some() {
+            let why = "constraint must not define a selector, as they deduced for each pod";
+            return Err(invalid(&at("labelSelector"), "{…}", why));
+        }
+    }
+    let soft = |key: &str, max_skew: i32| TopologySpreadConstraint {
+        max_skew,
+        topology_key: key.into(),
+        when_unsatisfiable: SCHEDULE_ANYWAY.into(),
+        ..TopologySpreadConstraint::default()
+    };
+    let system = || vec![soft(HOSTNAME, 3), soft("topology.kubernetes.io/zone", 5)];
+    let defaults = if is_system_defaulted { system() } else { args.default_constraints };
+    Ok(Box::new(PodTopologySpread { defaults, is_system_defaulted }))
+}
+
+impl PodTopologySpread {
+    /// The constraints of a pod: its own, or else the defaults with a selector of what the pod belongs to.
+    fn constraints(&self, pod: &PodInfo, action: &str, cluster: &Cluster) -> Result<Vec<SpreadConstraint>, Status> {
+        let own = &pod.spec().topology_spread_constraints;
+        let (given, is_own) = if own.is_empty() { (&self.defaults, false) } else { (own, true) };
+        let mut constraints = Vec::new();
+        for constraint in given.iter().filter(|it| it.when_unsatisfiable == action) {
+            let compiled = SpreadConstraint::new(constraint, pod.labels());
+            constraints.push(compiled.map_err(|error| {
+                let (strength, whose) = match (action, is_own) {
+                    (DO_NOT_SCHEDULE, true) => ("hard", "obtaining pod's"),
+                    (_, true) => ("soft", "obtaining pod's"),
+                    (DO_NOT_SCHEDULE, false) => ("hard", "setting default"),
+                    (_, false) => ("soft", "setting default"),
+                };
+                Status::error(format!("{whose} {strength} topology spread constraints: {error}"))
+            })?);
+        }
+        if !is_own && !constraints.is_empty() {
+            let selector = default_selector(pod, cluster);
+            if selector.is_empty() {
+                return Ok(Vec::new());
+            }
+            for constraint in &mut constraints {
+                constraint.selector = Some(selector.clone());
+            }
+        }
+        Ok(constraints)
+    }
+
+    /// Only with Kubernetes' own defaults, nodes without a zone are still spread over by name.
+    fn requires_all_keys(&self, pod: &PodInfo) -> bool {
+        !pod.spec().topology_spread_constraints.is_empty() || !self.is_system_defaulted
+    }
+}
+
+/// What selects the pods that belong with this one: its services and the controller that made it.
+fn default_selector(pod: &PodInfo, cluster: &Cluster) -> Selector {
+    let namespace = pod.namespace();
+    let mut labels = StringMap::new();
+    let first = (namespace.clone(), Text::default());
+    let services = cluster.objects.services.range(first..).take_while(|((space, _), _)| space == namespace);
+    for (_, service) in services {
+        let selector = &service.spec.selector;
+        if !selector.is_empty() && selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value)) {
+            labels.extend(selector.clone());
+        }
+    }
+    let mut more = Vec::new();
+    if let Some(owner) = pod.owner() {
+        let name = (namespace.clone(), owner.name.clone());
+        let of = |selector: Option<&LabelSelector>| -> Vec<Requirement> {
+            let selector = selector.and_then(|selector| selector.to_selector().ok());
+            selector.map(|selector| selector.requirements().to_vec()).unwrap_or_default()
+        };
+        match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("v1", "ReplicationController") => {
+                if let Some(controller) = cluster.objects.replication_controllers.get(&name) {
+                    labels.extend(controller.spec.selector.clone());
+                }
+            }
+            ("apps/v1", "ReplicaSet") => {
+                more = of(cluster.objects.replica_sets.get(&name).and_then(|set| set.spec.selector.as_ref()));
+            }
+            ("apps/v1", "StatefulSet") => {
+                more = of(cluster.objects.stateful_sets.get(&name).and_then(|set| set.spec.selector.as_ref()));
+            }
+            _ => {}
+        }
+    }
+    let own =
+        labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::Equals, values: vec![value] });
+    Selector::from_requirements(own.chain(more).collect())
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn points(&self) -> &'static [Point] {
+        POINTS
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let pods = Action::ADD.or(Action::UPDATE_POD_LABEL).or(Action::DELETE);
+        let nodes = Action::ADD.or(Action::DELETE).or(Action::UPDATE_NODE_LABEL).or(Action::UPDATE_NODE_TAINT);
+        vec![
+            Event::new(Resource::AssignedPod, pods),
+            Event::new(Resource::TargetPod, Action::UPDATE_POD_TOLERATION.or(Action::UPDATE_POD_LABEL)),
+            Event::new(Resource::Node, nodes),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, event: Event, change: Change<'_>, cluster: &Cluster) -> Hint {
+        // Constraints that cannot be read: when in doubt, try.
+        let Ok(constraints) = self.constraints(pod, DO_NOT_SCHEDULE, cluster) else { return Hint::Queue };
+        if hints::helps(pod, &constraints, event, change) { Hint::Queue } else { Hint::Skip }
+    }
+
+    fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
+        match self.constraints(pod, DO_NOT_SCHEDULE, cluster) {
+            Ok(constraints) if constraints.is_empty() => PreFilter::Skip,
+            Ok(constraints) => PreFilter::Ask(Box::new(Spread { pod, counts: Counts::of(constraints, pod, cluster) })),
+            Err(status) => {
+                let text = format!("get constraints from pod: {}", status.message());
+                PreFilter::Reject(Status::error(text))
+            }
+        }
+    }
+
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, nodes: &[NodeId]) -> PreScore<'c> {
+        match self.constraints(pod, SCHEDULE_ANYWAY, cluster) {
+            Ok(constraints) if constraints.is_empty() => PreScore::Skip,
+            Ok(constraints) => {
+                let requires_all = self.requires_all_keys(pod);
+                PreScore::Ask(Box::new(scoring::Preference::new(constraints, pod, cluster, nodes, requires_all)))
+            }
+            Err(status) => PreScore::Fail(Status::error(format!("calculating preScoreState: {}", status.message()))),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Spread<'c> {
+    pod: &'c PodInfo,
+    counts: Counts,
+}
+
+impl Filter for Spread<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
+        for (constraint, counted) in self.counts.iter() {
+            let Some(value) = node.object.matching.labels.get(&constraint.topology_key) else {
+                let text = "node(s) didn't match pod topology spread constraints (missing required label)";
+                return Err(Status::unresolvable(text));
+            };
+            let own = i64::from(constraint.selects(self.pod.labels()));
+            let skew = counted.at(value).saturating_add(own).saturating_sub(counted.least(constraint.min_domains));
+            if skew > i64::from(constraint.max_skew) {
+                return Err(Status::unschedulable("node(s) didn't match pod topology spread constraints"));
+            }
+        }
+        Ok(())
+    }
+
+    fn pod_added(&mut self, pod: &PodInfo, node: &NodeInfo) {
+        self.counts.change(pod, self.pod, node, 1);
+    }
+
+    fn pod_removed(&mut self, pod: &PodInfo, node: &NodeInfo) {
+        self.counts.change(pod, self.pod, node, -1);
+    }
+
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
+        Box::new(self.clone())
+    }
+
+    fn depends_on(&self) -> Dependencies {
+        Dependencies::NODE.and(Dependencies::PODS)
+    }
+}

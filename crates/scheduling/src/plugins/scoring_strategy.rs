@@ -1,0 +1,226 @@
+//! How full nodes are liked: the strategies of NodeResourcesFit, and the arithmetic that BalancedAllocation shares.
+//!
+//! Divisions are of whole numbers, per resource and again over the weights, as in Kubernetes.
+
+use api::json::Text;
+use matching::resources::is_scalar;
+
+use super::args::{ArgsError, invalid};
+use crate::cluster::{NodeInfo, PodInfo};
+use crate::framework::MAX_NODE_SCORE;
+
+/// A resource and how much it counts.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResourceSpec {
+    pub(super) name: Text,
+    #[serde(default)]
+    pub(super) weight: i64,
+}
+
+/// `scoringStrategy`.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct StrategyArgs {
+    #[serde(rename = "type")]
+    kind: Text,
+    resources: Vec<ResourceSpec>,
+    requested_to_capacity_ratio: Option<RatioArgs>,
+}
+
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RatioArgs {
+    shape: Vec<ShapeArgs>,
+}
+
+/// A point of a function from utilization to score.
+#[derive(Debug, Clone, Copy, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShapeArgs {
+    #[serde(default)]
+    utilization: i64,
+    #[serde(default)]
+    score: i64,
+}
+
+/// How full nodes are liked.
+#[derive(Debug, Clone)]
+pub(super) struct Strategy {
+    pub(super) resources: Vec<ResourceSpec>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    LeastAllocated,
+    MostAllocated,
+    /// Points between which the score is linear.
+    RequestedToCapacityRatio(Vec<(i64, i64)>),
+}
+
+/// What is taken of a resource and how much there is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Use {
+    pub(super) allocated: i64,
+    pub(super) requested: i64,
+    pub(super) allocatable: i64,
+}
+
+/// CPU and memory, equally.
+pub(super) fn default_resources() -> Vec<ResourceSpec> {
+    ["cpu", "memory"].map(|name| ResourceSpec { name: name.into(), weight: 1 }).to_vec()
+}
+
+/// Checks resources, and fills in missing weights.
+pub(super) fn resources(given: Vec<ResourceSpec>, field: &str) -> Result<Vec<ResourceSpec>, ArgsError> {
+    if given.is_empty() {
+        return Ok(default_resources());
+    }
+    given
+        .into_iter()
+        .map(|spec| match spec.weight {
+            0 => Ok(ResourceSpec { weight: 1, ..spec }),
+            1..=100 => Ok(spec),
+            weight => {
+                let why = format!("resource weight of {} not in valid range (0, 100]", spec.name);
+                Err(invalid(&format!("{field}.weight"), weight, why))
+            }
+        })
+        .collect()
+}
+
+impl Strategy {
+    pub(super) fn new(args: Option<StrategyArgs>) -> Result<Self, ArgsError> {
+        let args = args.unwrap_or_default();
+        let resources = resources(args.resources, "scoringStrategy.resources")?;
+        let kind = match args.kind.as_str() {
+            "" | "LeastAllocated" => Kind::LeastAllocated,
+            "MostAllocated" => Kind::MostAllocated,
+            "RequestedToCapacityRatio" => {
+                let points = args.requested_to_capacity_ratio.unwrap_or_default().shape;
+                Kind::RequestedToCapacityRatio(ShapeArgs::scaled(
+                    &points,
+                    "scoringStrategy.requestedToCapacityRatio.shape",
+                )?)
+            }
+            other => return Err(invalid("scoringStrategy.type", other, "is not a scoring strategy")),
+        };
+        Ok(Strategy { resources, kind })
+    }
+
+    /// The score of a node on which the resources are used so.
+    pub(super) fn score(&self, uses: impl Iterator<Item = Use>) -> i64 {
+        let mut sum: i64 = 0;
+        let mut weights: i64 = 0;
+        for (spec, used) in self.resources.iter().zip(uses) {
+            if used.allocatable == 0 {
+                continue;
+            }
+            let score = match &self.kind {
+                Kind::LeastAllocated if used.requested > used.allocatable => 0,
+                Kind::LeastAllocated => share(used.allocatable.saturating_sub(used.requested), used.allocatable),
+                Kind::MostAllocated => share(used.requested.min(used.allocatable), used.allocatable),
+                Kind::RequestedToCapacityRatio(points) => {
+                    let utilization =
+                        if used.requested > used.allocatable { 100 } else { share(used.requested, used.allocatable) };
+                    let score = linear(points, utilization);
+                    if score <= 0 {
+                        continue;
+                    }
+                    score
+                }
+            };
+            sum = sum.saturating_add(score.saturating_mul(spec.weight));
+            weights = weights.saturating_add(spec.weight);
+        }
+        match &self.kind {
+            Kind::RequestedToCapacityRatio(_) if weights > 0 => rounded(sum, weights),
+            _ => sum.checked_div(weights).unwrap_or(0),
+        }
+    }
+}
+
+/// What the pod and those that are there take of a node. `nonzero`: containers without a request count a little.
+pub(super) fn used<'n>(
+    resources: &'n [ResourceSpec],
+    pod: &'n PodInfo,
+    node: &'n NodeInfo,
+    nonzero: bool,
+) -> impl Iterator<Item = Use> + 'n {
+    resources.iter().map(move |spec| {
+        let allocatable = node.object.allocatable.get(&spec.name);
+        let allocated = match spec.name.as_str() {
+            "cpu" if nonzero => node.nonzero_milli_cpu,
+            "memory" if nonzero => node.nonzero_memory,
+            name => node.requested.get(name),
+        };
+        let asked = asked(spec, pod, nonzero);
+        // What the node does not have stays out of the sum, and extended resources that the pod does not ask for.
+        if allocatable == 0 || (asked == 0 && is_scalar(&spec.name)) {
+            return Use { allocated: 0, requested: 0, allocatable: 0 };
+        }
+        Use { allocated, requested: allocated.saturating_add(asked), allocatable }
+    })
+}
+
+/// What a pod asks for.
+pub(super) fn asked(spec: &ResourceSpec, pod: &PodInfo, nonzero: bool) -> i64 {
+    let demand = pod.demand();
+    if nonzero { demand.scored.get(&spec.name) } else { demand.requests.get(&spec.name) }
+}
+
+/// A part of a whole, in percent.
+pub(super) fn share(part: i64, whole: i64) -> i64 {
+    part.saturating_mul(MAX_NODE_SCORE).checked_div(whole).unwrap_or(0)
+}
+
+/// A quotient, half away from zero; both are positive.
+pub(super) fn rounded(sum: i64, weights: i64) -> i64 {
+    sum.saturating_mul(2).saturating_add(weights).checked_div(weights.saturating_mul(2)).unwrap_or(0)
+}
+
+/// The value of a function that is linear between points.
+pub(super) fn linear(points: &[(i64, i64)], at: i64) -> i64 {
+    let mut before: Option<(i64, i64)> = None;
+    for &(utilization, score) in points {
+        if at <= utilization {
+            let Some((from, low)) = before else { return score };
+            let rise = score.saturating_sub(low).saturating_mul(at.saturating_sub(from));
+            return low.saturating_add(rise.checked_div(utilization.saturating_sub(from)).unwrap_or(0));
+        }
+        before = Some((utilization, score));
+    }
+    before.map_or(0, |(_, score)| score)
+}
+
+/// The highest score that users write.
+const MAX_CUSTOM_SCORE: i64 = 10;
+
+impl ShapeArgs {
+    /// The points, with scores up to [`MAX_NODE_SCORE`].
+    pub(super) fn scaled(points: &[ShapeArgs], field: &str) -> Result<Vec<(i64, i64)>, ArgsError> {
+        if points.is_empty() {
+            return Err(invalid(field, "[]", "at least one point must be specified"));
+        }
+        let mut last = None;
+        let mut scaled = Vec::with_capacity(points.len());
+        for (index, point) in points.iter().enumerate() {
+            let at = format!("{field}[{index}]");
+            if !(0..=100).contains(&point.utilization) {
+                return Err(invalid(&format!("{at}.utilization"), point.utilization, "not in valid range [0-100]"));
+            }
+            if last.is_some_and(|last| last >= point.utilization) {
+                let why = "utilization values must be sorted in increasing order";
+                return Err(invalid(&format!("{at}.utilization"), point.utilization, why));
+            }
+            if !(0..=MAX_CUSTOM_SCORE).contains(&point.score) {
+                return Err(invalid(&format!("{at}.score"), point.score, "not in valid range [0-10]"));
+            }
+            last = Some(point.utilization);
+            let factor = MAX_NODE_SCORE.checked_div(MAX_CUSTOM_SCORE).unwrap_or(1);
+            scaled.push((point.utilization, point.score.saturating_mul(factor)));
+        }
+        Ok(scaled)
+    }
+}

@@ -1,0 +1,90 @@
+//! The nodes on which room could be made, and which of them costs the least.
+
+use std::sync::Arc;
+
+use api::json::Text;
+
+use super::victims::{Victims, select, start_time};
+use crate::cluster::{Cluster, NodeId, PodInfo};
+use crate::cycle::Filters;
+use crate::framework::{Code, Status};
+use crate::profile::Profile;
+
+/// A node on which room could be made.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The node.
+    pub node: Text,
+    /// The pods that would have to go, most important first.
+    pub victims: Vec<Arc<PodInfo>>,
+    /// How many of them a disruption budget protects.
+    pub violations: usize,
+}
+
+/// What was said against nodes.
+type Statuses = Vec<(NodeId, Arc<Status>)>;
+
+/// The nodes on which room could be made: at most `enough`, from `start` on.
+///
+/// # Errors
+/// Something went wrong, and no node was found.
+pub fn candidates(
+    profile: &Profile,
+    pod: &PodInfo,
+    cluster: &Cluster,
+    potential: &[NodeId],
+    start: usize,
+    enough: usize,
+) -> Result<(Vec<Candidate>, Statuses), Status> {
+    let (mut without, mut with): (Vec<Candidate>, Vec<Candidate>) = (Vec::new(), Vec::new());
+    let mut statuses = Statuses::new();
+    let mut error = None;
+    let Ok(filters) = Filters::new(profile, pod, cluster) else { return Ok((Vec::new(), statuses)) };
+    let (before, after) = potential.split_at_checked(start).unwrap_or((&[], potential));
+    for node in after.iter().chain(before).filter_map(|id| cluster.cache.node(*id)) {
+        match select(&filters, pod, node, cluster) {
+            Ok(Victims { pods, violations }) if !pods.is_empty() => {
+                let found = Candidate { node: node.name().clone(), victims: pods, violations };
+                if violations == 0 {
+                    without.push(found)
+                } else {
+                    with.push(found)
+                }
+                if !without.is_empty() && without.len().saturating_add(with.len()) >= enough {
+                    break;
+                }
+            }
+            Ok(_) => {
+                let text = format!("expected at least one victim pod on node \"{}\"", node.name());
+                error.get_or_insert(Status::error(text));
+            }
+            Err(status) => {
+                if status.code == Code::Error {
+                    error.get_or_insert(status.clone());
+                }
+                statuses.push((node.id, Arc::new(status)));
+            }
+        }
+    }
+    without.append(&mut with);
+    match error {
+        Some(error) if without.is_empty() => Err(error),
+        _ => Ok((without, statuses)),
+    }
+}
+
+/// The candidates that cost the least; several only if they tie in everything.
+pub fn best(candidates: &[Candidate]) -> Vec<&Candidate> {
+    let cost = |candidate: &Candidate| {
+        let highest = candidate.victims.first().map_or(i32::MIN, |pod| pod.priority());
+        // Raised so that a node with few victims of negative priority is not beaten by one with many.
+        let raised = |pod: &Arc<PodInfo>| i64::from(pod.priority()).saturating_add(1 << 31);
+        let sum = candidate.victims.iter().map(raised).fold(0, i64::saturating_add);
+        let top = candidate.victims.iter().map(|pod| pod.priority()).max();
+        let of_top = candidate.victims.iter().filter(|pod| Some(pod.priority()) == top);
+        let earliest = of_top.map(|pod| start_time(pod)).min();
+        (candidate.violations, highest, sum, candidate.victims.len(), std::cmp::Reverse(earliest))
+    };
+    let least = candidates.iter().map(cost).min();
+    candidates.iter().filter(|candidate| Some(cost(candidate)) == least).collect()
+}

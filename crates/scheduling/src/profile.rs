@@ -1,0 +1,81 @@
+//! A profile: which plugins decide about the pods of one scheduler name, in which order, with which weights.
+
+use std::collections::BTreeMap;
+
+use api::json::Text;
+
+use crate::framework::{Event, Plugin, Point};
+use crate::plugins;
+use crate::queue::PluginSet;
+
+/// The plugins for the pods of one scheduler name.
+#[derive(Debug)]
+pub struct Profile {
+    /// The name in `spec.schedulerName`.
+    pub scheduler_name: Text,
+    /// How many of the nodes are looked at, in percent; nothing for Kubernetes' formula.
+    pub percentage_of_nodes_to_score: Option<u32>,
+    plugins: Vec<Enabled>,
+    /// The plugins of each point by their places in the list, in order.
+    order: BTreeMap<Point, Vec<usize>>,
+}
+
+/// A plugin, and where it has a say in this profile.
+#[derive(Debug)]
+pub struct Enabled {
+    /// The plugin.
+    pub plugin: Box<dyn Plugin>,
+    /// What its normalized score is multiplied with.
+    pub weight: i64,
+    /// Its place in the order of each point where it is enabled.
+    pub at: Vec<(Point, usize)>,
+    pub(crate) bit: PluginSet,
+    events: Vec<Event>,
+}
+
+impl Enabled {
+    /// A plugin that is enabled wherever it has a say, in the order of the list.
+    pub fn everywhere(plugin: Box<dyn Plugin>, weight: i64, place: usize) -> Self {
+        let at = plugin.points().iter().map(|point| (*point, place)).collect();
+        Self::at(plugin, weight, at)
+    }
+
+    /// A plugin that is enabled at some points.
+    pub fn at(plugin: Box<dyn Plugin>, weight: i64, at: Vec<(Point, usize)>) -> Self {
+        Enabled { bit: plugins::bit(plugin.name()), events: plugin.events(), plugin, weight, at }
+    }
+}
+
+impl Profile {
+    /// A profile of these plugins.
+    pub fn new(scheduler_name: impl Into<Text>, plugins: Vec<Enabled>) -> Self {
+        let mut places: BTreeMap<Point, Vec<(usize, usize)>> = BTreeMap::new();
+        for (index, enabled) in plugins.iter().enumerate() {
+            for (point, place) in &enabled.at {
+                places.entry(*point).or_default().push((*place, index));
+            }
+        }
+        let sorted = |mut list: Vec<(usize, usize)>| {
+            list.sort_unstable();
+            list.into_iter().map(|(_, index)| index).collect()
+        };
+        let order = places.into_iter().map(|(point, list)| (point, sorted(list))).collect();
+        Profile { scheduler_name: scheduler_name.into(), percentage_of_nodes_to_score: None, plugins, order }
+    }
+
+    /// The plugins of a point, in order.
+    pub fn at(&self, point: Point) -> impl Iterator<Item = &Enabled> {
+        let order = self.order.get(&point).map(Vec::as_slice).unwrap_or_default();
+        order.iter().filter_map(|index| self.plugins.get(*index))
+    }
+
+    /// All plugins.
+    pub fn plugins(&self) -> impl Iterator<Item = &Enabled> {
+        self.plugins.iter()
+    }
+
+    /// The plugins that wait for an event.
+    pub fn listeners(&self, event: Event) -> impl Iterator<Item = &Enabled> {
+        self.plugins.iter().filter(move |it| it.events.iter().any(|awaited| event.is_awaited_by(*awaited)))
+    }
+}

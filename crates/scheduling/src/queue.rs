@@ -1,0 +1,387 @@
+//! Pods that wait: to be tried, for the end of their back-off, for something to change, or for their gates to open.
+//!
+//! A pod that was rejected waits until something happens that may help it: the plugins that rejected it say what, and
+//! whether a particular change does. Pods of one shape that the same plugins rejected are asked about once. Whatever the
+//! hints say, a pod that waited too long is tried again. Follows Kubernetes' `backend/queue`.
+
+mod backoff;
+mod waiting;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::json::Text;
+pub use backoff::Backoff;
+use waiting::Waiting;
+
+use crate::cluster::PodInfo;
+use crate::framework::Status;
+
+/// Plugins as bits, by their place in the list of all plugins.
+pub type PluginSet = u64;
+
+/// A pod that waits, or is being tried.
+#[derive(Debug, Clone)]
+pub struct QueuedPod {
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// When it was added, or came back from its last attempt.
+    pub since: Duration,
+    /// When it was first tried.
+    pub first_attempt: Option<Duration>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// How often plugins rejected it.
+    rejections: u32,
+    /// How often in a row something went wrong.
+    errors: u32,
+    /// The plugins that rejected it.
+    pub rejected_by: PluginSet,
+    /// Those of them that wait for something that is under way.
+    pub pending_on: PluginSet,
+    /// Why it may not be tried, where its gates are closed.
+    gated: Option<Status>,
+    /// Rank, time and number: who comes first.
+    order: Order,
+}
+
+type Order = (i64, Duration, u64);
+
+/// Where a pod waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Active,
+    Backoff(Duration),
+    Unschedulable,
+    Gated,
+    InFlight,
+}
+
+/// How many pods wait where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lengths {
+    /// To be tried.
+    pub active: usize,
+    /// For the end of their back-off.
+    pub backoff: usize,
+    /// For something to change.
+    pub unschedulable: usize,
+    /// For their gates to open.
+    pub gated: usize,
+}
+
+/// How a pod comes back from an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejection {
+    /// The plugins that rejected it; none if something went wrong.
+    pub by: PluginSet,
+    /// Those of them that wait for something that is under way.
+    pub pending: PluginSet,
+}
+
+/// Why a pod is moved, for the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    AfterBackoff,
+    Immediately,
+}
+
+/// Pods that wait.
+#[derive(Debug)]
+pub struct Queue {
+    pods: HashMap<Text, (QueuedPod, Place)>,
+    active: BTreeSet<(Order, Text)>,
+    backoff: BTreeSet<(Duration, Order, Text)>,
+    waiting: Waiting,
+    /// By the time since when they wait.
+    oldest: BTreeSet<(Duration, Text)>,
+    gated: usize,
+    in_flight: usize,
+    timing: Backoff,
+    last_number: u64,
+}
+
+impl QueuedPod {
+    /// Closes the pod's gates, or opens them.
+    fn close(&mut self, gate: Option<(PluginSet, Status)>) {
+        match gate {
+            Some((by, status)) => {
+                self.rejected_by = by;
+                self.gated = Some(status);
+            }
+            None => {
+                if self.gated.take().is_some() {
+                    self.rejected_by = 0;
+                }
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(timing: Backoff) -> Self {
+        Queue {
+            pods: HashMap::new(),
+            active: BTreeSet::new(),
+            backoff: BTreeSet::new(),
+            waiting: Waiting::default(),
+            oldest: BTreeSet::new(),
+            gated: 0,
+            in_flight: 0,
+            timing,
+            last_number: 0,
+        }
+    }
+
+    /// Adds a pod; `gated` says why it may not be tried.
+    pub fn add(&mut self, pod: Arc<PodInfo>, rank: i64, gate: Option<(PluginSet, Status)>, now: Duration) {
+        self.remove(&pod.uid);
+        let number = self.next_number();
+        let mut queued = QueuedPod {
+            pod,
+            since: now,
+            first_attempt: None,
+            attempts: 0,
+            rejections: 0,
+            errors: 0,
+            rejected_by: 0,
+            pending_on: 0,
+            gated: None,
+            order: (rank, now, number),
+        };
+        queued.close(gate);
+        self.insert(queued, Urgency::Immediately, now);
+    }
+
+    /// A pod that waits or is being tried.
+    pub fn get(&self, uid: &str) -> Option<&QueuedPod> {
+        self.pods.get(uid).map(|(pod, _)| pod)
+    }
+
+    /// The pod is being tried or bound.
+    pub fn is_in_flight(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|(_, place)| *place == Place::InFlight)
+    }
+
+    /// A waiting pod changed. It stays where it is, unless `helps`; then it is tried again after its back-off.
+    pub fn update(
+        &mut self,
+        pod: Arc<PodInfo>,
+        rank: i64,
+        gate: Option<(PluginSet, Status)>,
+        helps: bool,
+        now: Duration,
+    ) {
+        let Some((mut queued, place)) = self.take(&pod.uid) else { return };
+        queued.pod = pod;
+        queued.order.0 = rank;
+        let was_gated = queued.gated.is_some();
+        if was_gated || gate.is_some() {
+            queued.close(gate);
+        }
+        match place {
+            Place::InFlight => self.put(queued, place),
+            _ if was_gated || queued.gated.is_some() || helps => self.insert(queued, Urgency::AfterBackoff, now),
+            place => self.put(queued, place),
+        }
+    }
+
+    /// Forgets a pod.
+    pub fn remove(&mut self, uid: &str) -> Option<QueuedPod> {
+        self.take(uid).map(|(pod, _)| pod)
+    }
+
+    /// The next pod to be tried. It is in flight until [`finish`](Self::finish) or [`reject`](Self::reject).
+    pub fn pop(&mut self, now: Duration) -> Option<QueuedPod> {
+        self.flush(now);
+        let uid = match self.active.first() {
+            Some((_, uid)) => uid.clone(),
+            None => self.early().cloned()?,
+        };
+        let (mut queued, _) = self.take(&uid)?;
+        queued.attempts = queued.attempts.saturating_add(1);
+        queued.first_attempt.get_or_insert(now);
+        queued.rejected_by = 0;
+        queued.pending_on = 0;
+        self.put(queued.clone(), Place::InFlight);
+        Some(queued)
+    }
+
+    /// A pod was given a node: it waits no longer.
+    pub fn finish(&mut self, uid: &str) -> Option<QueuedPod> {
+        if self.is_in_flight(uid) { self.remove(uid) } else { None }
+    }
+
+    /// A pod comes back. If plugins rejected it, it waits for something to change; if something went wrong, it is tried again.
+    pub fn reject(&mut self, mut queued: QueuedPod, rejection: Rejection, now: Duration) {
+        self.take(&queued.pod.uid);
+        queued.since = now;
+        queued.order.1 = now;
+        queued.order.2 = self.next_number();
+        queued.rejected_by = rejection.by;
+        queued.pending_on = rejection.pending;
+        if rejection.by == 0 {
+            queued.errors = queued.errors.saturating_add(1);
+            self.insert(queued, Urgency::AfterBackoff, now);
+        } else {
+            queued.errors = 0;
+            queued.rejections = queued.rejections.saturating_add(1);
+            self.put(queued, Place::Unschedulable);
+        }
+    }
+
+    /// Something happened. `helps` is asked once per shape and set of plugins, with a pod of that shape; it answers with the
+    /// plugins that the change may have won over.
+    pub fn happened(
+        &mut self,
+        listeners: PluginSet,
+        mut helps: impl FnMut(&PodInfo, PluginSet) -> PluginSet,
+        gate: impl Fn(&PodInfo) -> Option<(PluginSet, Status)>,
+        now: Duration,
+    ) -> usize {
+        let mut moved: usize = 0;
+        for group in self.waiting.groups(listeners) {
+            let Some(uid) = self.waiting.any_of(group) else { continue };
+            let Some((queued, _)) = self.pods.get(uid) else { continue };
+            let won = helps(&queued.pod, group.0 & listeners);
+            if won == 0 {
+                continue;
+            }
+            for uid in self.waiting.all_of(group) {
+                let Some((mut queued, place)) = self.take(&uid) else { continue };
+                let is_pending = queued.pending_on & won != 0;
+                if place == Place::Gated {
+                    queued.close(gate(&queued.pod));
+                }
+                self.insert(queued, if is_pending { Urgency::Immediately } else { Urgency::AfterBackoff }, now);
+                moved = moved.saturating_add(1);
+            }
+        }
+        moved
+    }
+
+    /// Tries a waiting pod again, whatever its plugins say.
+    pub fn activate(&mut self, uid: &str, now: Duration) {
+        if let Some((_, Place::Unschedulable | Place::Backoff(_))) = self.pods.get(uid)
+            && let Some((queued, _)) = self.take(uid)
+        {
+            self.insert(queued, Urgency::Immediately, now);
+        }
+    }
+
+    /// Moves on whoever has waited long enough.
+    pub fn flush(&mut self, now: Duration) {
+        while let Some((until, _, uid)) = self.backoff.first()
+            && *until <= now
+        {
+            let uid = uid.clone();
+            let Some((queued, _)) = self.take(&uid) else { break };
+            self.insert(queued, Urgency::Immediately, now);
+        }
+        while let Some((since, uid)) = self.oldest.first()
+            && since.saturating_add(self.timing.max_unschedulable) <= now
+        {
+            let uid = uid.clone();
+            let Some((queued, _)) = self.take(&uid) else { break };
+            self.insert(queued, Urgency::AfterBackoff, now);
+        }
+    }
+
+    /// When something is to be done next if nothing happens; now if a pod can be tried.
+    pub fn next_wake_up(&self, now: Duration) -> Option<Duration> {
+        if !self.active.is_empty() || self.early().is_some() {
+            return Some(now);
+        }
+        let backoff = self.backoff.first().map(|(until, ..)| *until);
+        let flush = self.oldest.first().map(|(since, _)| since.saturating_add(self.timing.max_unschedulable));
+        [backoff, flush].into_iter().flatten().min()
+    }
+
+    /// How many pods wait where.
+    pub fn lengths(&self) -> Lengths {
+        Lengths {
+            active: self.active.len(),
+            backoff: self.backoff.len(),
+            unschedulable: self.oldest.len(),
+            gated: self.gated,
+        }
+    }
+
+    /// All pods that wait, with the reason where their gates are closed.
+    pub fn pods(&self) -> impl Iterator<Item = (&QueuedPod, Option<&Status>)> {
+        self.pods.values().map(|(pod, _)| (pod, pod.gated.as_ref()))
+    }
+
+    /// With nothing else to do, a pod that plugins rejected need not wait out its back-off; after an error it must.
+    fn early(&self) -> Option<&Text> {
+        let waits = |uid: &Text| self.pods.get(uid).is_some_and(|(pod, _)| pod.errors == 0);
+        self.backoff.iter().map(|(.., uid)| uid).find(|uid| waits(uid))
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number = self.last_number.wrapping_add(1);
+        self.last_number
+    }
+
+    /// Puts a pod where it belongs now.
+    fn insert(&mut self, queued: QueuedPod, urgency: Urgency, now: Duration) {
+        let until = self.timing.end(&queued);
+        let place = if queued.gated.is_some() {
+            Place::Gated
+        } else if urgency == Urgency::AfterBackoff && until > now {
+            Place::Backoff(until)
+        } else {
+            Place::Active
+        };
+        self.put(queued, place);
+    }
+
+    fn put(&mut self, queued: QueuedPod, place: Place) {
+        let uid = queued.pod.uid.clone();
+        let order = queued.order;
+        match place {
+            Place::Active => {
+                self.active.insert((order, uid.clone()));
+            }
+            Place::Backoff(until) => {
+                self.backoff.insert((until, order, uid.clone()));
+            }
+            Place::Unschedulable => {
+                self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
+                self.oldest.insert((queued.since, uid.clone()));
+            }
+            Place::Gated => {
+                self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
+                self.gated = self.gated.saturating_add(1);
+            }
+            Place::InFlight => self.in_flight = self.in_flight.saturating_add(1),
+        }
+        self.pods.insert(uid, (queued, place));
+    }
+
+    fn take(&mut self, uid: &str) -> Option<(QueuedPod, Place)> {
+        let (queued, place) = self.pods.remove(uid)?;
+        let order = queued.order;
+        let uid = queued.pod.uid.clone();
+        match place {
+            Place::Active => {
+                self.active.remove(&(order, uid));
+            }
+            Place::Backoff(until) => {
+                self.backoff.remove(&(until, order, uid));
+            }
+            Place::Unschedulable => {
+                self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
+                self.oldest.remove(&(queued.since, uid));
+            }
+            Place::Gated => {
+                self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
+                self.gated = self.gated.saturating_sub(1);
+            }
+            Place::InFlight => self.in_flight = self.in_flight.saturating_sub(1),
+        }
+        Some((queued, place))
+    }
+}

@@ -1,0 +1,269 @@
+//! The core as its caller sees it: changes in, decisions out.
+
+mod changes;
+mod outcome;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::json::Text;
+use matching::Matcher;
+pub use outcome::{Attempt, Outcome, Placement, Unplaced};
+
+use crate::cluster::{Cluster, PodInfo, Shapes};
+use crate::cycle::{self, Search};
+use crate::diagnosis::Diagnosis;
+use crate::framework::{Point, Status};
+use crate::plugins;
+use crate::preemption::{Nomination, PostFilter};
+use crate::profile::Profile;
+use crate::queue::{Backoff, Lengths, PluginSet, Queue, QueuedPod, Rejection};
+use crate::random::Random;
+use crate::writes::Write;
+
+/// The scheduler's core.
+#[derive(Debug)]
+pub struct Scheduler {
+    cluster: Cluster,
+    shapes: Shapes,
+    queue: Queue,
+    profiles: Vec<Profile>,
+    random: Random,
+    /// Where in the order of nodes the next search begins.
+    start: usize,
+    /// Pods that were given a node and are being bound.
+    binding: HashMap<Text, Binding>,
+}
+
+#[derive(Debug)]
+struct Binding {
+    queued: QueuedPod,
+    writes: Vec<Write>,
+}
+
+impl Scheduler {
+    /// A scheduler for the pods of these profiles. `seed` decides ties.
+    pub fn new(profiles: Vec<Profile>, backoff: Backoff, matcher: Arc<Matcher>, seed: u64) -> Self {
+        Scheduler {
+            cluster: Cluster::new(matcher),
+            shapes: Shapes::default(),
+            queue: Queue::new(backoff),
+            profiles,
+            random: Random::new(seed),
+            start: 0,
+            binding: HashMap::new(),
+        }
+    }
+
+    /// What it knows of the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The profile that decides about a pod; nothing for pods of other schedulers.
+    pub fn profile(&self, pod: &PodInfo) -> Option<&Profile> {
+        profile_of(&self.profiles, pod)
+    }
+
+    /// How many pods wait where.
+    pub fn lengths(&self) -> Lengths {
+        self.queue.lengths()
+    }
+
+    /// How many pods are being bound.
+    pub fn binding_count(&self) -> usize {
+        self.binding.len()
+    }
+
+    /// When [`schedule_one`](Self::schedule_one) has something to do if nothing happens: `now` if it has already.
+    pub fn next_wake_up(&self, now: Duration) -> Option<Duration> {
+        self.queue.next_wake_up(now)
+    }
+
+    /// Tries to place one pod. Nothing if no pod is to be tried now.
+    pub fn schedule_one(&mut self, now: Duration) -> Option<Attempt> {
+        loop {
+            let queued = self.queue.pop(now)?;
+            let pod = queued.pod.clone();
+            if pod.is_deleting || self.cluster.cache.pod(&pod.uid).is_some() {
+                self.queue.finish(&pod.uid);
+                continue;
+            }
+            let mut attempt = Attempt::new(&queued);
+            attempt.outcome = match self.place(&queued, &mut attempt) {
+                Ok(placement) => Outcome::Scheduled(placement),
+                Err(failure) => self.put_back(queued, failure, now),
+            };
+            return Some(attempt);
+        }
+    }
+
+    /// The API has the binding. Until the pod is seen with its node, it stays where it was put.
+    pub fn bound(&mut self, uid: &str) {
+        self.binding.remove(uid);
+    }
+
+    /// The pod could not be bound, or what had to be written before could not: the decision is taken back, and the pod is
+    /// tried again after a back-off.
+    pub fn binding_failed(&mut self, uid: &str, now: Duration) {
+        let Some(binding) = self.binding.remove(uid) else { return };
+        self.take_back(&binding.writes);
+        if self.cluster.cache.is_assumed(uid)
+            && let Some(pod) = self.cluster.cache.remove_pod(uid)
+        {
+            // The room it took is free again, as if it had been deleted.
+            self.assigned_pod_gone(&pod, now);
+        }
+        self.queue.reject(binding.queued, Rejection { by: 0, pending: 0 }, now);
+    }
+
+    fn place(&mut self, queued: &QueuedPod, attempt: &mut Attempt) -> Result<Placement, Failure> {
+        let pod = &queued.pod;
+        if self.cluster.cache.order().is_empty() {
+            return Err(Failure::NoNodes);
+        }
+        let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
+        let found = Search { profile, cluster: &self.cluster, start: self.start }.run(pod).map_err(Failure::Error)?;
+        attempt.evaluated_nodes = found.evaluated;
+        attempt.feasible_nodes = found.feasible.len();
+        let next_start = self.start.saturating_add(found.evaluated);
+        let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
+        let best = match found.feasible.as_slice() {
+            [] => return Err(Failure::NoFit(Box::new(found.diagnosis), next_start)),
+            [only] => vec![*only],
+            several => cycle::score(profile, pod, &self.cluster, several).map_err(Failure::Error)?.best(),
+        };
+        let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));
+        let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
+        let mut writes = Vec::new();
+        for enabled in profile.at(Point::Reserve) {
+            let more = enabled.plugin.reserve(pod, node, &self.cluster);
+            writes.extend(more.map_err(|status| Failure::Error(status.by(enabled.plugin.name())))?);
+        }
+        for enabled in profile.at(Point::Permit) {
+            enabled.plugin.permit(pod, node).map_err(|status| Failure::Error(status.by(enabled.plugin.name())))?;
+        }
+        let node = node.name().clone();
+        self.start = next_start;
+        self.queue.finish(&pod.uid);
+        self.cluster.nominated.remove(&pod.uid);
+        self.take(&writes);
+        self.cluster.cache.assume(Arc::new(pod.on(&node)));
+        self.binding.insert(pod.uid.clone(), Binding { queued: queued.clone(), writes: writes.clone() });
+        Ok(Placement { node, writes })
+    }
+
+    /// Puts a pod back into the queue, after an attempt to make room for it.
+    fn put_back(&mut self, queued: QueuedPod, failure: Failure, now: Duration) -> Outcome {
+        match failure {
+            Failure::NoNodes => {
+                self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
+                let message = "no nodes available to schedule pods".to_owned();
+                Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
+            }
+            Failure::Error(status) => {
+                self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
+                Outcome::Error(status.message())
+            }
+            Failure::NoFit(mut diagnosis, next_start) => {
+                self.start = next_start;
+                let (nomination, keeps_nomination) = self.make_room(&queued.pod, &mut diagnosis);
+                if let Some(nomination) = &nomination {
+                    self.cluster.nominated.set(&queued.pod, &nomination.node);
+                    for displaced in &nomination.displaced {
+                        self.cluster.nominated.remove(&displaced.uid);
+                    }
+                } else if !keeps_nomination {
+                    self.cluster.nominated.remove(&queued.pod.uid);
+                }
+                let bits = |names: &[&'static str]| names.iter().fold(0, |set, name| set | plugins::bit(name));
+                let pending = bits(&diagnosis.pending);
+                let by: PluginSet = bits(&diagnosis.plugins) | pending;
+                self.queue.reject(queued, Rejection { by, pending }, now);
+                Outcome::Unschedulable(Unplaced {
+                    message: diagnosis.message(),
+                    nomination,
+                    keeps_nomination,
+                    plugins: diagnosis.plugins,
+                })
+            }
+        }
+    }
+
+    /// Where room is made for the pod, and whether room that is being made already is still needed.
+    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> (Option<Nomination>, bool) {
+        let profile = profile_of(&self.profiles, pod).filter(|_| diagnosis.pre_filter.is_none());
+        let Some(profile) = profile else { return (None, false) };
+        let mut keeps = false;
+        let mut said = Vec::new();
+        for enabled in profile.at(Point::PostFilter) {
+            let mut failed = PostFilter { pod, cluster: &self.cluster, profile, diagnosis, random: &mut self.random };
+            let Some(answer) = enabled.plugin.post_filter(&mut failed) else { continue };
+            if let Some(nomination) = answer.nomination {
+                diagnosis.post_filter = Some(answer.message);
+                return (Some(nomination), true);
+            }
+            keeps |= answer.keeps_nomination;
+            said.push(answer.message);
+        }
+        if !said.is_empty() {
+            diagnosis.post_filter = Some(said.join(", "));
+        }
+        (None, keeps)
+    }
+
+    /// Decisions about volumes count from now on.
+    fn take(&mut self, writes: &[Write]) {
+        let assumed = &mut self.cluster.objects.assumed;
+        for write in writes {
+            match write {
+                Write::BindVolume { volume, namespace, claim } => {
+                    assumed.bound.insert(volume.clone(), (namespace.clone(), claim.clone()));
+                }
+                Write::ProvisionVolume { namespace, claim, node } => {
+                    assumed.provisioned.insert((namespace.clone(), claim.clone()), node.clone());
+                }
+            }
+        }
+        if !writes.is_empty() {
+            self.cluster.objects.touch_volumes();
+        }
+    }
+
+    fn take_back(&mut self, writes: &[Write]) {
+        let assumed = &mut self.cluster.objects.assumed;
+        for write in writes {
+            match write {
+                Write::BindVolume { volume, .. } => {
+                    assumed.bound.remove(volume);
+                }
+                Write::ProvisionVolume { namespace, claim, .. } => {
+                    assumed.provisioned.remove(&(namespace.clone(), claim.clone()));
+                }
+            }
+        }
+        if !writes.is_empty() {
+            self.cluster.objects.touch_volumes();
+        }
+    }
+}
+
+fn profile_of<'p>(profiles: &'p [Profile], pod: &PodInfo) -> Option<&'p Profile> {
+    // The API gives every pod a scheduler name; one without is the default scheduler's.
+    let name = pod.spec().scheduler_name.as_str();
+    let name = if name.is_empty() { plugins::DEFAULT_SCHEDULER } else { name };
+    profiles.iter().find(|profile| profile.scheduler_name == name)
+}
+
+/// Why a pod was not placed.
+#[derive(Debug)]
+enum Failure {
+    NoNodes,
+    Error(Status),
+    /// Why, and where the next search begins.
+    NoFit(Box<Diagnosis>, usize),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What the API says, and whom it wakes.
+//!
+//! Each call is the newest state of one object: the same may come twice, and states in between may be missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::{Node, Pod};
+
+use super::Scheduler;
+use crate::cluster::{NodeObject, Object, ObjectKind, PodInfo, changes_of_pod, object_change};
+use crate::framework::{Action, Change, Event, Hint, Point, Resource, Status};
+use crate::queue::PluginSet;
+
+impl Scheduler {
+    /// A node was added or changed.
+    pub fn set_node(&mut self, node: &Node, now: Duration) {
+        let new = NodeObject::new(node, &self.cluster.matcher);
+        let old = self.cluster.cache.set_node(new);
+        let Some(new) = self.cluster.cache.node_named(&node.metadata.name).map(|node| node.object.clone()) else {
+            return;
+        };
+        let action = old.as_ref().map_or(Action::ADD, |old| old.changes(&new));
+        self.happened(Event::new(Resource::Node, action), Change::Node { old: old.as_deref(), new: Some(&new) }, now);
+    }
+
+    /// A node is gone.
+    pub fn remove_node(&mut self, name: &str, now: Duration) {
+        if let Some(old) = self.cluster.cache.remove_node(name) {
+            let change = Change::Node { old: Some(&old), new: None };
+            self.happened(Event::new(Resource::Node, Action::DELETE), change, now);
+        }
+    }
+
+    /// A pod was added or changed. Pods of other schedulers count on their nodes, too.
+    pub fn set_pod(&mut self, pod: &Pod, now: Duration) {
+        if pod.is_terminal() {
+            self.remove_pod(&pod.metadata.uid, now);
+            return;
+        }
+        let info = Arc::new(PodInfo::new(pod, &mut self.shapes, &self.cluster.matcher));
+        if info.node_name.is_empty() { self.set_waiting_pod(info, now) } else { self.set_assigned_pod(info, now) }
+    }
+
+    /// A pod is gone.
+    pub fn remove_pod(&mut self, uid: &str, now: Duration) {
+        let nominated = self.cluster.nominated.node_of(uid).cloned();
+        self.cluster.nominated.remove(uid);
+        if let (Some(queued), Some(node)) = (self.queue.remove(uid), nominated) {
+            // The room that was kept for it is free.
+            let kept = PodInfo { nominated_node: node, ..queued.pod.as_ref().clone() };
+            self.assigned_pod_gone(&kept, now);
+        }
+        if let Some(binding) = self.binding.remove(uid) {
+            self.take_back(&binding.writes);
+        }
+        if let Some(old) = self.cluster.cache.remove_pod(uid) {
+            self.assigned_pod_gone(&old, now);
+        }
+    }
+
+    /// Another object was added or changed.
+    pub fn set_object(&mut self, object: &Object, now: Duration) {
+        let old = self.cluster.objects.set(object, &self.cluster.matcher.clone());
+        let action = if old.is_some() { Action::UPDATE } else { Action::ADD };
+        self.object_happened(object.kind(), action, old.as_ref(), Some(object), now);
+    }
+
+    /// Another object is gone.
+    pub fn remove_object(&mut self, kind: ObjectKind, namespace: &str, name: &str, now: Duration) {
+        if let Some(old) = self.cluster.objects.remove(kind, namespace, name) {
+            self.object_happened(kind, Action::DELETE, Some(&old), None, now);
+        }
+    }
+
+    pub(super) fn assigned_pod_gone(&mut self, old: &PodInfo, now: Duration) {
+        let change = Change::Pod { old: Some(old), new: None };
+        self.happened(Event::new(Resource::AssignedPod, Action::DELETE), change, now);
+    }
+
+    fn set_assigned_pod(&mut self, info: Arc<PodInfo>, now: Duration) {
+        self.queue.remove(&info.uid);
+        self.cluster.nominated.remove(&info.uid);
+        let was_assumed = self.cluster.cache.is_assumed(&info.uid);
+        let assumed_node = self.cluster.cache.pod(&info.uid).map(|pod| pod.node_name.clone());
+        let old = self.cluster.cache.set_pod(info.clone());
+        let (event, old) = match old {
+            // Bound elsewhere than it was put: its place is free.
+            Some(old) if was_assumed && assumed_node.as_ref() != Some(&info.node_name) => {
+                self.assigned_pod_gone(&old, now);
+                (Action::ADD, None)
+            }
+            Some(_) if was_assumed => (Action::ADD, None),
+            Some(old) => (changes_of_pod(&old, &info), Some(old)),
+            None => (Action::ADD, None),
+        };
+        let change = Change::Pod { old: old.as_deref(), new: Some(&info) };
+        self.happened(Event::new(Resource::AssignedPod, event), change, now);
+    }
+
+    fn set_waiting_pod(&mut self, info: Arc<PodInfo>, now: Duration) {
+        if self.profile(&info).is_none() {
+            return;
+        }
+        if let Some(binding) = self.binding.get_mut(&info.uid) {
+            // It counts on its node already; should the binding fail, it comes back as it is now.
+            binding.queued.pod = info;
+            return;
+        }
+        if self.cluster.cache.pod(&info.uid).is_some() {
+            // The API's answer to the binding was seen, and this is older.
+            return;
+        }
+        if !info.nominated_node.is_empty() || self.cluster.nominated.node_of(&info.uid).is_some() {
+            let node = match self.cluster.nominated.node_of(&info.uid) {
+                // Decided here, and not yet seen by the API.
+                Some(node) if info.nominated_node.is_empty() => node.clone(),
+                _ => info.nominated_node.clone(),
+            };
+            self.cluster.nominated.set(&info, &node);
+        }
+        let rank = self.rank(&info);
+        let gate = self.gate(&info);
+        match self.queue.get(&info.uid) {
+            Some(queued) => {
+                let old = queued.pod.clone();
+                let rejected = queued.rejected_by;
+                let action = changes_of_pod(&old, &info);
+                let event = Event::new(Resource::TargetPod, action);
+                let change = Change::Pod { old: Some(&old), new: Some(&info) };
+                let helps = !action.is_empty() && self.helps(&info, rejected, event, change) != 0;
+                self.queue.update(info, rank, gate, helps, now);
+            }
+            None => self.queue.add(info, rank, gate, now),
+        }
+    }
+
+    fn object_happened(
+        &mut self,
+        kind: ObjectKind,
+        action: Action,
+        old: Option<&Object>,
+        new: Option<&Object>,
+        now: Duration,
+    ) {
+        if let Some(resource) = kind.resource() {
+            self.happened(Event::new(resource, action), object_change(kind, old, new), now);
+        }
+    }
+
+    /// Wakes the pods that a change may help.
+    fn happened(&mut self, event: Event, change: Change<'_>, now: Duration) {
+        let listeners = self.profiles.iter().flat_map(|profile| profile.listeners(event));
+        let listeners = listeners.fold(0, |set, enabled| set | enabled.bit);
+        if listeners == 0 {
+            return;
+        }
+        let mut queue = std::mem::replace(&mut self.queue, crate::queue::Queue::new(Default::default()));
+        queue.happened(listeners, |pod, rejected| self.helps(pod, rejected, event, change), |pod| self.gate(pod), now);
+        self.queue = queue;
+    }
+
+    /// Which of the plugins that rejected a pod a change may have won over.
+    pub(super) fn helps(&self, pod: &PodInfo, rejected: PluginSet, event: Event, change: Change<'_>) -> PluginSet {
+        let Some(profile) = self.profile(pod) else { return 0 };
+        let asked = profile.listeners(event).filter(|enabled| enabled.bit & rejected != 0);
+        let won = asked.filter(|it| it.plugin.hint(pod, event, change, &self.cluster) == Hint::Queue);
+        won.fold(0, |set, enabled| set | enabled.bit)
+    }
+
+    /// Why a pod may not be tried.
+    fn gate(&self, pod: &PodInfo) -> Option<(PluginSet, Status)> {
+        let profile = self.profile(pod)?;
+        profile.at(Point::PreEnqueue).find_map(|enabled| {
+            let closed = enabled.plugin.pre_enqueue(pod).err()?;
+            Some((enabled.bit, closed.by(enabled.plugin.name())))
+        })
+    }
+
+    /// Who comes first.
+    fn rank(&self, pod: &PodInfo) -> i64 {
+        let profile = self.profile(pod);
+        let sort = profile.and_then(|profile| profile.at(Point::QueueSort).next());
+        sort.map_or(0, |enabled| enabled.plugin.rank(pod))
+    }
+}

@@ -1,0 +1,194 @@
+//! The core as its caller sees it, from events to placements.
+
+use std::num::NonZeroUsize;
+
+use api::core::v1::{Node, Pod};
+use matching::Features;
+
+use super::*;
+
+const START: Duration = Duration::from_secs(1000);
+const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+                      1 No preemption victims found for incoming pod.";
+const NO_TAINT: &str = "0/1 nodes are available: 1 node(s) had untolerated taint {v: 1.1.0}. \
+                        preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+
+fn scheduler() -> Scheduler {
+    let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
+    let matcher = Arc::new(Matcher::new(NonZeroUsize::new(64).unwrap(), clock, Features::ALL).unwrap());
+    let profile = plugins::default_profile(&matcher).unwrap();
+    Scheduler::new(vec![profile], Backoff::default(), matcher, 1)
+}
+
+fn node(name: &str, cpu: &str, taints: &str) -> Node {
+    let json = format!(
+        r#"{{"metadata": {{"name": "{name}"}}, "spec": {{"taints": [{taints}]}},
+            "status": {{"allocatable": {{"cpu": "{cpu}", "memory": "8Gi", "pods": "10"}}}}}}"#
+    );
+    api::json::from_value(&api::json::parse(json.as_bytes()).unwrap()).unwrap()
+}
+
+fn pod(name: &str, cpu: &str, spec: &str) -> Pod {
+    let json = format!(
+        r#"{{"metadata": {{"name": "{name}", "namespace": "default", "uid": "{name}"}},
+            "spec": {{"containers": [{{"name": "c", "resources": {{"requests": {{"cpu": "{cpu}"}}}}}}] {spec}}}}}"#
+    );
+    api::json::from_value(&api::json::parse(json.as_bytes()).unwrap()).unwrap()
+}
+
+#[track_caller]
+fn placed(scheduler: &mut Scheduler, now: Duration) -> (String, String) {
+    match scheduler.schedule_one(now).expect("a pod to try") {
+        Attempt { pod, outcome: Outcome::Scheduled(placement), .. } => {
+            (pod.name.to_string(), placement.node.to_string())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn unplaced(scheduler: &mut Scheduler, now: Duration) -> String {
+    match scheduler.schedule_one(now).expect("a pod to try").outcome {
+        Outcome::Unschedulable(unplaced) => unplaced.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pod_goes_to_the_node_with_more_room() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("small", "2", ""), START);
+    scheduler.set_node(&node("large", "8", ""), START);
+    scheduler.set_pod(&pod("a", "1", ""), START);
+    assert_eq!(placed(&mut scheduler, START), ("a".to_owned(), "large".to_owned()));
+    assert!(scheduler.schedule_one(START).is_none());
+    assert_eq!((scheduler.binding_count(), scheduler.next_wake_up(START)), (1, None));
+    scheduler.bound("a");
+    scheduler.set_pod(&pod("a", "1", r#", "nodeName": "large""#), START);
+    assert_eq!(scheduler.cluster().cache.pod_counts(), (1, 0));
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_waits_for_the_change_that_helps() {
+    let mut scheduler = scheduler();
+    let dedicated = r#"{"key": "dedicated", "value": "db", "effect": "NoSchedule"}"#;
+    scheduler.set_node(&node("full", "1", ""), START);
+    scheduler.set_node(&node("tainted", "8", dedicated), START);
+    scheduler.set_pod(&pod("a", "2", ""), START);
+    assert_eq!(
+        unplaced(&mut scheduler, START),
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}. \
+         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    );
+    // A label does not help, neither does more memory.
+    let mut labeled = node("tainted", "8", dedicated);
+    labeled.metadata.labels.insert("a".into(), "b".into());
+    scheduler.set_node(&labeled, START);
+    assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().backoff), (1, 0));
+    scheduler.set_node(&node("tainted", "8", ""), START);
+    assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().backoff), (0, 1));
+    // Nothing else is to be done, so the back-off is not waited out.
+    assert_eq!(placed(&mut scheduler, START).1, "tainted");
+}
+
+#[test]
+fn whoever_waits_too_long_is_tried_again() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("full", "1", ""), START);
+    scheduler.set_pod(&pod("a", "2", ""), START);
+    unplaced(&mut scheduler, START);
+    let end = START + Duration::from_secs(300);
+    assert_eq!(scheduler.next_wake_up(START), Some(end));
+    assert!(scheduler.schedule_one(end - Duration::from_secs(1)).is_none());
+    unplaced(&mut scheduler, end);
+}
+
+#[test]
+fn a_binding_that_fails_gives_the_room_back() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("only", "1", ""), START);
+    scheduler.set_pod(&pod("a", "1", ""), START);
+    placed(&mut scheduler, START);
+    scheduler.set_pod(&pod("b", "1", ""), START);
+    assert_eq!(unplaced(&mut scheduler, START), NO_CPU);
+    scheduler.binding_failed("a", START);
+    // The other pod was woken; the one that failed must wait out its back-off.
+    assert_eq!(placed(&mut scheduler, START).0, "b");
+    assert!(scheduler.schedule_one(START).is_none());
+    scheduler.remove_pod("b", START);
+    assert_eq!(placed(&mut scheduler, START + Duration::from_secs(1)).0, "a");
+}
+
+#[test]
+fn a_pod_deleted_while_it_is_bound_leaves_nothing_behind() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("only", "1", ""), START);
+    scheduler.set_pod(&pod("a", "1", ""), START);
+    placed(&mut scheduler, START);
+    scheduler.remove_pod("a", START);
+    scheduler.binding_failed("a", START);
+    scheduler.bound("a");
+    assert_eq!(scheduler.cluster().cache.pod_counts(), (0, 0));
+    assert!(scheduler.schedule_one(START + Duration::from_secs(60)).is_none());
+}
+
+#[test]
+fn gates_keep_a_pod_out_until_the_last_is_removed() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("only", "1", ""), START);
+    scheduler.set_pod(&pod("a", "1", r#", "schedulingGates": [{"name": "x"}, {"name": "y"}]"#), START);
+    assert!(scheduler.schedule_one(START).is_none());
+    assert_eq!(scheduler.lengths().gated, 1);
+    scheduler.set_pod(&pod("a", "1", r#", "schedulingGates": [{"name": "y"}]"#), START);
+    assert!(scheduler.schedule_one(START).is_none());
+    scheduler.set_pod(&pod("a", "1", ""), START);
+    assert_eq!(placed(&mut scheduler, START).0, "a");
+}
+
+#[test]
+fn more_important_pods_come_first_and_equals_in_order() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("only", "8", ""), START);
+    for (name, priority) in [("z", 0), ("y", 0), ("vip", 10)] {
+        scheduler.set_pod(&pod(name, "1", &format!(r#", "priority": {priority}"#)), START);
+    }
+    let order = [(); 3].map(|()| placed(&mut scheduler, START).0);
+    assert_eq!(order, ["vip", "z", "y"]);
+}
+
+#[test]
+fn without_nodes_the_pod_is_tried_again() {
+    let mut scheduler = scheduler();
+    scheduler.set_pod(&pod("a", "1", ""), START);
+    assert_eq!(unplaced(&mut scheduler, START), "no nodes available to schedule pods");
+    assert_eq!(scheduler.next_wake_up(START), Some(START + Duration::from_secs(1)));
+    scheduler.set_node(&node("only", "8", ""), START);
+    placed(&mut scheduler, START + Duration::from_secs(1));
+}
+
+#[test]
+fn pods_of_other_schedulers_are_left_alone_but_count() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("only", "1", ""), START);
+    scheduler.set_pod(&pod("a", "1", r#", "schedulerName": "other""#), START);
+    assert!(scheduler.schedule_one(START).is_none());
+    scheduler.set_pod(&pod("a", "1", r#", "schedulerName": "other", "nodeName": "only""#), START);
+    scheduler.set_pod(&pod("b", "1", ""), START);
+    assert_eq!(unplaced(&mut scheduler, START), NO_CPU);
+}
+
+#[test]
+fn an_expression_is_asked_by_filter_and_hint() {
+    let mut scheduler = scheduler();
+    let version = |value: &str| format!(r#"{{"key": "v", "value": "{value}", "effect": "NoSchedule"}}"#);
+    let asks = r#", "tolerations": [{"expression": "taint.key == 'v' && semver(taint.value).isGreaterThan(semver('1.2.0'))"}]"#;
+    scheduler.set_node(&node("n", "4", &version("1.1.0")), START);
+    scheduler.set_pod(&pod("a", "1", asks), START);
+    assert_eq!(unplaced(&mut scheduler, START), NO_TAINT);
+    scheduler.set_node(&node("n", "4", &version("1.2.0")), START);
+    assert_eq!(scheduler.lengths().unschedulable, 1);
+    scheduler.set_node(&node("n", "4", &version("not a version")), START);
+    assert_eq!(scheduler.lengths().unschedulable, 1);
+    scheduler.set_node(&node("n", "4", &version("1.3.0")), START);
+    assert_eq!(placed(&mut scheduler, START).1, "n");
+}
