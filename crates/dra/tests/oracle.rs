@@ -366,7 +366,7 @@ impl<'o> Oracle<'o> {
             let last = same_claim
                 .filter(|(_, it)| it.alternatives.iter().any(|(full, _)| Self::covers(constraint, &it.name, full)))
                 .map(|(position, _)| position)
-                .last();
+                .next_back();
             if last != Some(index) {
                 continue;
             }

@@ -15,9 +15,10 @@
 //! - [`cluster`]: nodes, pods and other objects as plugins see them.
 //! - [`queue`]: pods that wait, and what wakes them.
 //! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
-//! - [`Scheduler`] ties them together.
+//! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 
 pub mod cluster;
+pub mod config;
 pub mod cycle;
 pub mod diagnosis;
 pub mod framework;

@@ -17,6 +17,9 @@ use crate::framework::{
 
 pub(super) const NAME: &str = "NodeResourcesFit";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 #[derive(Debug)]
 struct NodeResourcesFit {
     ignored: BTreeSet<Text>,
@@ -47,7 +50,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {
