@@ -22,6 +22,7 @@ pub mod config;
 pub mod cycle;
 pub mod diagnosis;
 pub mod framework;
+mod memory;
 pub mod plugins;
 pub mod preemption;
 pub mod profile;
@@ -30,6 +31,7 @@ mod random;
 mod scheduler;
 pub mod writes;
 
+pub use memory::Memory;
 pub use profile::Profile;
 pub use random::Random;
 pub use scheduler::{Attempt, Outcome, Placement, Scheduler, Unplaced};
