@@ -6,7 +6,7 @@ use api::core::v1;
 use api::field::{Errors, Path};
 use api::meta::v1::StringMap;
 
-use crate::expressions::CompileCache;
+use crate::expressions::{CompileCache, Outcome};
 use crate::features::Features;
 use crate::node::Node;
 use crate::node_selector::{NodeSelector, Term, is_empty};
@@ -62,6 +62,12 @@ impl Required {
             Some(selector) => selector.try_matches(node),
             None => Ok(true),
         }
+    }
+
+    /// The expressions that have no answer for a node, and why.
+    pub fn failures(&self, node: &Node) -> Vec<(String, Outcome)> {
+        let failures = self.selector.iter().flat_map(|selector| selector.failures(node));
+        failures.map(|(text, outcome)| (text.to_owned(), outcome)).collect()
     }
 
     /// All complaints about terms.

@@ -385,3 +385,6 @@ impl Queue {
         Some((queued, place))
     }
 }
+
+#[cfg(test)]
+mod tests;

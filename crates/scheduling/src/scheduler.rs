@@ -15,6 +15,7 @@ use crate::cluster::{Cluster, PodInfo, Shapes};
 use crate::cycle::{self, Search};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Point, Status};
+use crate::memory::Memory;
 use crate::plugins;
 use crate::preemption::{Nomination, PostFilter};
 use crate::profile::Profile;
@@ -32,6 +33,8 @@ pub struct Scheduler {
     random: Random,
     /// Where in the order of nodes the next search begins.
     start: usize,
+    /// Answers about nodes, by shape.
+    memory: Memory,
     /// Pods that were given a node and are being bound.
     binding: HashMap<Text, Binding>,
 }
@@ -52,6 +55,7 @@ impl Scheduler {
             profiles,
             random: Random::new(seed),
             start: 0,
+            memory: Memory::default(),
             binding: HashMap::new(),
         }
     }
@@ -124,7 +128,8 @@ impl Scheduler {
             return Err(Failure::NoNodes);
         }
         let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
-        let found = Search { profile, cluster: &self.cluster, start: self.start }.run(pod).map_err(Failure::Error)?;
+        let search = Search { profile, cluster: &self.cluster, start: self.start };
+        let found = search.run_remembering(pod, &mut self.memory).map_err(Failure::Error)?;
         attempt.evaluated_nodes = found.evaluated;
         attempt.feasible_nodes = found.feasible.len();
         let next_start = self.start.saturating_add(found.evaluated);
@@ -132,7 +137,10 @@ impl Scheduler {
         let best = match found.feasible.as_slice() {
             [] => return Err(Failure::NoFit(Box::new(found.diagnosis), next_start)),
             [only] => vec![*only],
-            several => cycle::score(profile, pod, &self.cluster, several).map_err(Failure::Error)?.best(),
+            several => {
+                let scores = cycle::score_remembering(profile, pod, &self.cluster, several, &mut self.memory);
+                scores.map_err(Failure::Error)?.best()
+            }
         };
         let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));
         let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
