@@ -33,6 +33,8 @@ pub struct Found {
     pub diagnosis: Diagnosis,
     /// How many nodes were looked at.
     pub evaluated: usize,
+    /// The plugins that had to be asked, in order.
+    pub asked: Vec<&'static str>,
 }
 
 /// How many nodes that fit are enough.
@@ -85,6 +87,7 @@ impl Search<'_> {
                 return Ok(found);
             }
         };
+        found.asked = filters.asked.iter().map(|asked| asked.name).collect();
         // Room was made for the pod: that node is most likely the only one.
         let nominated = self.cluster.nominated.node_of(&pod.uid).or(Some(&pod.nominated_node));
         if let Some(node) = nominated.and_then(|name| cache.node_named(name))
