@@ -43,6 +43,7 @@ macro_rules! controllers {
 
 controllers! {
     "clusterrole-aggregation-controller" as "clusterrole-aggregation-controller" => crate::clusterrole_aggregation::run,
+    "daemonset-controller" as "daemon-set-controller" => crate::daemonset::run,
     "deployment-controller" as "deployment-controller" => crate::deployment::run,
     "disruption-controller" as "disruption-controller" => crate::disruption::run,
     "endpoints-controller" as "endpoint-controller" => crate::endpoints::run,
@@ -51,6 +52,7 @@ controllers! {
     "ephemeral-volume-controller" as "ephemeral-volume-controller" => crate::ephemeral_volume::run,
     "garbage-collector-controller" as "generic-garbage-collector" => crate::garbage_collector::run,
     "namespace-controller" as "namespace-controller" => crate::namespace::run,
+    "node-lifecycle-controller" as "node-controller" => crate::node_lifecycle::run,
     "persistentvolume-protection-controller" as "pv-protection-controller" => crate::volume_protection::run_volumes,
     "persistentvolumeclaim-protection-controller" as "pvc-protection-controller" => crate::volume_protection::run_claims,
     "pod-garbage-collector-controller" as "pod-garbage-collector" => crate::pod_garbage_collector::run,
@@ -58,7 +60,9 @@ controllers! {
     "replicationcontroller-controller" as "replication-controller" => crate::replicationcontroller::run,
     "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
+    "taint-eviction-controller" as "node-controller" => crate::taint_eviction::run,
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
+    "ttl-controller" as "ttl-controller" => crate::ttl::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::node_lifecycle;
+
 /// What controllers are told at the start. The defaults are Kubernetes'.
 #[derive(Clone)]
 pub struct Settings {
@@ -12,6 +14,8 @@ pub struct Settings {
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// Signs certificates; no request is signed without.
     pub signer: Option<Arc<dyn Signer>>,
+    /// How nodes are watched (`--node-monitor-period` and others).
+    pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
     pub terminated_pods: usize,
     /// How often volumes and claims are looked at though nothing has changed (`--pvclaimbinder-sync-period`).
@@ -28,6 +32,7 @@ impl Default for Settings {
             root_ca: String::new(),
             tokens: None,
             signer: None,
+            node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),
             autoscaler_period: Duration::from_secs(15),

@@ -222,7 +222,7 @@ impl Filter for Room<'_> {
     fn depends_on(&self) -> Dependencies {
         // Device classes stand in for extended resources.
         let has_scalars = self.pod.shape.demand.requests.scalars().len() > 0;
-        if has_scalars { Dependencies::UNKNOWN } else { Dependencies::NODE }
+        if has_scalars { Dependencies::NODE.and(Dependencies::CLASSES) } else { Dependencies::NODE }
     }
 }
 

@@ -1,18 +1,16 @@
 //! Which objects concern a node: its pods, and what they mention.
 //!
-//! All that is kept is which pods run on which node, and it is brought up to date when a node asks: a pod is decoded
-//! once, when it has got its node, and not at all while no node asks for what only its pods give it a right to. The rest
-//! is read from the watch cache.
+//! Nothing is kept for that: the watch cache knows which pods run on which node, and those few are looked through when
+//! the node asks for something that only they give it a right to. A pod costs nothing when it is written.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::json::Value;
 
 use super::references::{References, volume_secrets};
 use crate::objects::metadata;
-use crate::resources::{self, Resource};
-use crate::storage::cache::{Cache, ChangeKind, ResourceCache};
+use crate::resources;
+use crate::storage::cache::{Cache, Interest};
 use crate::storage::stored::Served;
 
 /// What kinds of objects can concern a node.
@@ -30,82 +28,13 @@ pub(super) enum Kind {
     CertificateRequest,
 }
 
-/// What stands in every pod that has a node, and in few that have none.
-const NODE_FIELD: &[u8] = br#""nodeName":""#;
-
 pub(super) struct Relations {
     cache: Arc<Cache>,
-    pods: Option<Arc<ResourceCache>>,
-    bound: Mutex<Bound>,
-}
-
-/// Pods by their nodes.
-#[derive(Default)]
-struct Bound {
-    /// From where in the list of changes to go on; none if everything must be read.
-    place: Option<u64>,
-    nodes: HashMap<Arc<str>, Box<str>>,
-    pods: HashMap<Box<str>, BTreeSet<Arc<str>>>,
-}
-
-impl Bound {
-    fn see(&mut self, key: &Arc<str>, pod: &Served) {
-        // A pod stays on its node until it is deleted.
-        if self.nodes.contains_key(key) || !pod.contains(NODE_FIELD) {
-            return;
-        }
-        let pod = pod.decode();
-        let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        if !node.is_empty() {
-            self.nodes.insert(key.clone(), node.into());
-            self.pods.entry(node.into()).or_default().insert(key.clone());
-        }
-    }
-
-    fn forget(&mut self, key: &str) {
-        let Some(node) = self.nodes.remove(key) else { return };
-        if let Some(pods) = self.pods.get_mut(&node) {
-            pods.remove(key);
-            if pods.is_empty() {
-                self.pods.remove(&node);
-            }
-        }
-    }
-
-    /// Learns what has happened since the last question.
-    fn catch_up(&mut self, cache: &ResourceCache) {
-        while let Some(place) = self.place {
-            // Who fell behind reads everything again.
-            let Ok(changes) = cache.changes(place) else { break };
-            if changes.is_empty() {
-                return;
-            }
-            self.place = place.checked_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
-            for change in changes {
-                if change.kind == ChangeKind::Deleted {
-                    self.forget(&change.key);
-                } else {
-                    self.see(&change.key, &change.object);
-                }
-            }
-        }
-        let prefix = pods_row().map(Resource::prefix).unwrap_or_default();
-        let (snapshot, place) = cache.list_and_place(&prefix, 0);
-        *self = Self { place: Some(place), ..Self::default() };
-        for (key, pod) in &snapshot.objects {
-            self.see(key, pod);
-        }
-    }
-}
-
-fn pods_row() -> Option<&'static Resource> {
-    resources::find("", "v1", "pods")
 }
 
 impl Relations {
     pub(super) fn new(cache: Arc<Cache>) -> Self {
-        let pods = pods_row().map(|row| cache.resource(&row.prefix()));
-        Self { cache, pods, bound: Mutex::default() }
+        Self { cache }
     }
 
     /// Whether an object concerns a node.
@@ -132,13 +61,10 @@ impl Relations {
 
     /// The pods of a node, in one namespace or in all.
     fn pods_on(&self, node: &str, namespace: &str) -> Vec<Arc<Served>> {
-        let (Some(cache), Some(row)) = (&self.pods, pods_row()) else { return Vec::new() };
+        let Some(row) = resources::find("", "v1", "pods") else { return Vec::new() };
         let prefix = if namespace.is_empty() { row.prefix() } else { row.key(namespace, "") };
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        bound.catch_up(cache);
-        let keys: Vec<Arc<str>> = bound.pods.get(node).into_iter().flatten().cloned().collect();
-        drop(bound);
-        keys.iter().filter(|key| key.starts_with(&prefix)).filter_map(|key| cache.get(key)).collect()
+        let found = self.cache.resource(&row.prefix()).find(&Interest::Field(node.to_owned()), 0);
+        found.objects.into_iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, pod)| pod).collect()
     }
 
     /// Whether a pod of the node names an object of its own namespace.
