@@ -4,6 +4,7 @@
 //! reports through [`Findings`], so that one run names everything that is wrong.
 
 mod dependencies;
+mod doc_paths;
 mod licenses;
 mod purity;
 mod sources;
@@ -22,7 +23,8 @@ const PURE_CRATES: &[&str] = &["cel", "api", "cel-kubernetes", "matching", "dra"
 
 type Check = fn(&Tree, &mut Findings) -> Result<()>;
 
-const CHECKS: &[Check] = &[dependencies::check, purity::check, sources::check, test_files::check, licenses::check];
+const CHECKS: &[Check] =
+    &[dependencies::check, purity::check, sources::check, test_files::check, doc_paths::check, licenses::check];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &[])?;

@@ -45,6 +45,7 @@ pub mod structural_schema;
 pub mod time;
 pub mod types;
 mod view;
+pub mod x509;
 pub mod yaml;
 
 pub use quantity::Quantity;

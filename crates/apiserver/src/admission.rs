@@ -3,14 +3,16 @@
 //!
 //! One file per plugin, each with Kubernetes' name and texts.
 
+mod certificates;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+pub(crate) mod node_restriction;
 mod node_taints;
 mod priority;
 mod resource_quota;
-mod role_escalation;
+pub(crate) mod role_escalation;
 mod service_account;
 mod storage_in_use;
 mod webhook_conversion;
@@ -66,6 +68,11 @@ pub fn mutate(
     Ok(())
 }
 
+/// Writes into a new object what only the server knows of who sends it.
+pub fn name_sender(resource: &Resource, object: &mut Value, user: &User) {
+    certificates::name_requester(resource, object, user);
+}
+
 /// As [`mutate`], for a new object, which may need another that was made a moment ago.
 ///
 /// # Errors
@@ -92,11 +99,11 @@ pub async fn validate(
     user: &User,
 ) -> Result<()> {
     if operation == Operation::Create {
+        certificates::validate_create(server, resource, object, user)?;
         namespace_lifecycle::validate(server, resource, object).await?;
     }
     limit_ranger::validate(server, resource, object)?;
-    webhook_conversion::validate(resource, object, old)?;
-    role_escalation::validate(server, resource, object, old, user)
+    webhook_conversion::validate(resource, object, old)
 }
 
 /// Counts what is created where there are limits, after everything else has been asked.
@@ -116,13 +123,14 @@ pub fn validate_update(
     resource: &Resource,
     object: &Value,
     old: &Value,
+    subresource: &str,
     user: &User,
 ) -> Result<()> {
+    certificates::validate_update(server, resource, object, old, subresource, user)?;
     if resource.plural == "persistentvolumeclaims" {
         limit_ranger::validate(server, resource, object)?;
     }
-    webhook_conversion::validate(resource, object, Some(old))?;
-    role_escalation::validate(server, resource, object, Some(old), user)
+    webhook_conversion::validate(resource, object, Some(old))
 }
 
 /// What refusals call an object, whose name may be made later.

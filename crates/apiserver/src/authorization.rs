@@ -1,26 +1,35 @@
-//! Who may do what: roles and bindings, as RBAC has them.
+//! Who may do what: roles and bindings, as RBAC has them, and nodes.
 //!
-//! Rules are read from the watch cache and kept, decoded, until roles or bindings change. Aggregated roles hold the rules
-//! of all roles that their selectors choose. Members of `system:masters` may do everything.
+//! Rules are read from the watch cache and kept, decoded, until roles or bindings change. Members of `system:masters` may
+//! do everything. Nobody is denied by one of the two that the other one allows.
 
-mod rules;
+mod aggregation;
+pub(crate) mod node;
+mod roles;
+pub(crate) mod rules;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use api::json::Value;
+use api::go_text::quote;
 
+use self::node::Nodes;
+use self::roles::{Roles, Sources};
 pub use self::rules::Rule;
-use self::rules::{Rules, Sources};
 use crate::http::request::Target;
 use crate::http::status::{Failure, Result};
 use crate::identity::User;
 use crate::storage::cache::Cache;
 
+/// Those who may do everything.
+const MASTERS: &str = "system:masters";
+
 /// Decides about requests.
 pub struct Authorizer {
-    cache: Arc<Cache>,
+    nodes: Nodes,
     sources: Sources,
-    rules: RwLock<Option<Arc<Rules>>>,
+    roles: RwLock<Arc<Roles>>,
+    /// Held while roles are read anew, so that one request does it for all.
+    reading: Mutex<()>,
 }
 
 /// What is asked for.
@@ -42,11 +51,31 @@ pub enum Request<'a> {
     },
 }
 
+impl<'a> Request<'a> {
+    fn namespace(&self) -> &'a str {
+        match self {
+            Request::Resource { target, .. } => &target.namespace,
+            Request::Path { .. } => "",
+        }
+    }
+}
+
+/// What reviews say about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it would pass.
+    pub allowed: bool,
+    /// Why, or why not; may be empty.
+    pub reason: String,
+}
+
 impl Authorizer {
     /// Reads roles and bindings from a cache.
     #[must_use]
-    pub fn new(cache: Arc<Cache>) -> Self {
-        Self { sources: Sources::of(&cache), cache, rules: RwLock::default() }
+    pub fn new(cache: &Arc<Cache>) -> Self {
+        let sources = Sources::of(cache);
+        let roles = Roles::read(&sources, sources.versions(), &Roles::default());
+        Self { nodes: Nodes::new(cache), sources, roles: RwLock::new(Arc::new(roles)), reading: Mutex::default() }
     }
 
     /// Lets a request pass.
@@ -54,92 +83,139 @@ impl Authorizer {
     /// # Errors
     /// 403 if it may not.
     pub fn authorize(&self, user: &User, request: Request<'_>) -> Result<()> {
-        if user.is_in("system:masters") || self.rules().allow(user, &request) {
+        if self.allows(user, request) {
             return Ok(());
         }
-        Err(refusal(user, &request))
+        Err(refusal(user, &request, &self.why_not(user, &request)))
     }
 
     /// Whether a request would pass.
     #[must_use]
     pub fn allows(&self, user: &User, request: Request<'_>) -> bool {
-        user.is_in("system:masters") || self.rules().allow(user, &request)
+        user.is_in(MASTERS) || self.node_allows(user, &request) || self.roles().allow(user, &request)
     }
 
-    /// Why a request would pass, as reviews say it: empty for those who may do everything; `None` if it would not.
+    /// What reviews say about a request.
     #[must_use]
-    pub fn reason(&self, user: &User, request: Request<'_>) -> Option<String> {
-        if user.is_in("system:masters") {
-            return Some(String::new());
+    pub fn decide(&self, user: &User, request: Request<'_>) -> Decision {
+        if user.is_in(MASTERS) {
+            return Decision { allowed: true, reason: String::new() };
         }
-        self.rules().reason(user, &request)
+        if self.node_allows(user, &request) {
+            return Decision { allowed: true, reason: String::new() };
+        }
+        match self.roles().reason(user, &request) {
+            Some(reason) => Decision { allowed: true, reason },
+            None => Decision { allowed: false, reason: self.why_not(user, &request) },
+        }
     }
 
-    /// Everything that a user may do in a namespace.
+    /// Everything that a user may do in a namespace by roles, and what of it could not be found out.
     #[must_use]
-    pub fn rules_of(&self, user: &User, namespace: &str) -> Vec<Rule> {
-        self.rules().of_user(user, namespace)
+    pub fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+        let roles = self.roles();
+        let is_node = node::node_of(user).is_some();
+        let unknown = is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
+        let lost = lost(&roles, user, namespace, |kind| kind.to_lowercase());
+        let errors: Vec<String> = unknown.into_iter().chain(lost).collect();
+        let error = match errors.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            all => Some(format!("[{}]", all.join(", "))),
+        };
+        (roles.rules_of(user, namespace), error)
     }
 
-    /// Whether a user holds everything that rules would grant in a namespace; those that they do not hold.
+    /// What rules would grant in a namespace beyond what a user holds there, as simple rules.
     #[must_use]
     pub fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
-        if user.is_in("system:masters") {
+        if user.is_in(MASTERS) {
             return Vec::new();
         }
-        self.rules().missing(user, namespace, granted)
+        self.roles().missing(user, namespace, granted)
     }
 
-    /// The rules of a role that a binding names.
+    /// Which of the roles that a user is bound to do not exist, in the words of a request about `resource`.
     #[must_use]
-    pub fn role_rules(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Rule>> {
-        self.rules().of_role(kind, namespace, name)
+    pub(crate) fn lost_roles(&self, user: &User, namespace: &str, resource: &str) -> Option<String> {
+        lost(&self.roles(), user, namespace, |_| resource.to_owned())
     }
 
-    fn rules(&self) -> Arc<Rules> {
-        let versions = self.sources.versions();
-        let current = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(rules) = current.filter(|rules| rules.is_at(versions)) {
-            return rules;
+    /// The rules of a role that a binding names; none if there is no such role.
+    #[must_use]
+    pub fn role_rules(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<[Rule]>> {
+        self.roles().of_role(kind, namespace, name)
+    }
+
+    fn node_allows(&self, user: &User, request: &Request<'_>) -> bool {
+        node::node_of(user).is_some_and(|node| self.nodes.authorize(node, request).is_ok())
+    }
+
+    fn why_not(&self, user: &User, request: &Request<'_>) -> String {
+        let by_node = node::node_of(user).and_then(|node| self.nodes.authorize(node, request).err());
+        let by_node = by_node.filter(|why| !why.is_empty()).map(|why| format!("node: {why}"));
+        let lost = lost(&self.roles(), user, request.namespace(), |kind| kind.to_lowercase());
+        let by_role = lost.map(|lost| format!("rbac: RBAC: {lost}"));
+        by_node.into_iter().chain(by_role).collect::<Vec<_>>().join("\n")
+    }
+
+    fn roles(&self) -> Arc<Roles> {
+        let current = || self.roles.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = current();
+        if known.is_at(self.sources.versions()) {
+            return known;
         }
-        let rules = Arc::new(Rules::read(&self.cache, versions));
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Some(rules.clone());
-        rules
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, versions) = (current(), self.sources.versions());
+        if known.is_at(versions) {
+            return known;
+        }
+        let roles = Arc::new(Roles::read(&self.sources, versions, &known));
+        *self.roles.write().unwrap_or_else(PoisonError::into_inner) = roles.clone();
+        roles
     }
 }
 
-pub(crate) fn refusal(user: &User, request: &Request<'_>) -> Box<Failure> {
-    let name = &user.name;
+/// Says that roles to which a user is bound do not exist.
+fn lost(roles: &Roles, user: &User, namespace: &str, resource: impl Fn(&str) -> String) -> Option<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for (kind, name) in roles.lost_roles(user, namespace) {
+        let text = format!("{}.rbac.authorization.k8s.io \"{name}\" not found", resource(&kind));
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.len() {
+        0 => None,
+        1 => texts.pop(),
+        _ => Some(format!("[{}]", texts.join(", "))),
+    }
+}
+
+pub(crate) fn refusal(user: &User, request: &Request<'_>, reason: &str) -> Box<Failure> {
+    let name = quote(&user.name);
+    let why = |text: String| {
+        // Kubernetes: a refusal shall not look like a page.
+        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        if reason.is_empty() { text } else { format!("{text}: {reason}") }
+    };
     match request {
         Request::Path { verb, path } => {
-            Failure::forbidden("", "", "", &format!("User \"{name}\" cannot {verb} path \"{path}\""))
+            Failure::forbidden("", "", "", &why(format!("User {name} cannot {verb} path {}", quote(path))))
         }
         Request::Resource { verb, target } => {
-            let resource = resource_of(target);
+            let resource = match target.first_subresource() {
+                "" => quote(&target.resource),
+                subresource => quote(&format!("{}/{subresource}", target.resource)),
+            };
             let scope = if target.namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
-                format!("in the namespace \"{}\"", target.namespace)
+                format!("in the namespace {}", quote(&target.namespace))
             };
-            let group = &target.group;
-            let why = format!("User \"{name}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}");
-            // The part behind a slash is one that a check names like a part of the resource.
-            let plain = target.resource.split('/').next().unwrap_or_default();
-            Failure::forbidden(group, plain, &target.name, &why)
+            let group = quote(&target.group);
+            let text = format!("User {name} cannot {verb} resource {resource} in API group {group} {scope}");
+            Failure::forbidden(&target.group, &target.resource, target.asked_name(), &why(text))
         }
     }
-}
-
-/// The resource as rules name it: `pods/status`.
-fn resource_of(target: &Target) -> String {
-    match target.subresource.split('/').next() {
-        None | Some("") => target.resource.clone(),
-        Some(subresource) => format!("{}/{subresource}", target.resource),
-    }
-}
-
-/// The texts of a list in a document.
-fn texts(value: &Value, field: &str) -> Vec<String> {
-    let list = value.get(field).and_then(Value::as_array).unwrap_or_default();
-    list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }

@@ -9,6 +9,7 @@ pub(crate) mod impersonation;
 pub mod jwt;
 pub mod keys;
 pub(crate) mod service_accounts;
+mod token_file;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,8 +18,9 @@ use api::json::{Object, Value};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-pub use self::certificate::subject;
+pub use self::certificate::{UnreadableCertificate, subject};
 use self::service_accounts::{Refused, ServiceAccounts, Verified};
+pub use self::token_file::TokenFileError;
 use crate::clock;
 
 /// Who asks.
@@ -92,33 +94,25 @@ impl Authenticator {
     }
 
     /// Reads lines of `token,user,uid,"group,group"`.
-    #[must_use]
-    pub fn parse_tokens(text: &str) -> HashMap<String, User> {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines
-            .filter_map(|line| {
-                let (token, rest) = line.split_once(',')?;
-                let (name, rest) = rest.split_once(',').unwrap_or((rest, ""));
-                let (uid, groups) = rest.split_once(',').unwrap_or((rest, ""));
-                let groups = groups.trim().trim_matches('"').split(',');
-                let groups: Vec<&str> = groups.map(str::trim).filter(|it| !it.is_empty()).collect();
-                let user = User { uid: uid.trim().to_owned(), ..User::authenticated(name.trim(), &groups) };
-                Some((token.trim().to_owned(), user))
-            })
-            .collect()
+    ///
+    /// # Errors
+    /// [`TokenFileError`] with the first line that cannot be read.
+    pub fn parse_tokens(text: &str) -> Result<HashMap<String, User>, TokenFileError> {
+        token_file::parse(text)
     }
 
     /// Who sent a request. `certificate` is the user that the connection's certificate names.
     ///
     /// # Errors
-    /// Why a token is not accepted.
+    /// Why a token is not accepted. A header that cannot be read is not the same as none.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, Refused> {
         if let Some(user) = certificate {
             return Ok(user.clone());
         }
-        let Some(header) = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
+        let Some(header) = headers.get(AUTHORIZATION) else {
             return Ok(User::anonymous());
         };
+        let header = header.to_str().map_err(|_| Refused::for_good(INVALID_TOKEN))?;
         let token = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let Some(token) = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty()) else {
             return Err(Refused::for_good(INVALID_TOKEN));
@@ -142,19 +136,5 @@ impl Authenticator {
         }
         let verified = self.service_accounts.verify(token, wanted, clock::now())?;
         verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_name_users() {
-        let tokens = Authenticator::parse_tokens("t1,alice,1,\"dev,ops\"\n# no\nt2,bob\n");
-        assert_eq!(tokens["t1"].groups, ["dev", "ops", "system:authenticated"]);
-        assert_eq!(tokens["t1"].uid, "1");
-        assert_eq!(tokens["t2"].name, "bob");
-        assert_eq!(tokens.len(), 2);
     }
 }

@@ -196,6 +196,19 @@ impl Resource {
         )
     }
 
+    /// Whether an update makes an object that does not exist.
+    #[must_use]
+    pub fn created_by_update(&self) -> bool {
+        self.custom.is_none()
+            && matches!(
+                (self.group, self.plural),
+                ("", "endpoints" | "events" | "limitranges" | "services")
+                    | ("events.k8s.io", "events")
+                    | ("coordination.k8s.io" | "rbac.authorization.k8s.io", _)
+                    | ("node.k8s.io", "runtimeclasses")
+            )
+    }
+
     /// Whether an update may leave out the version that it is based on.
     #[must_use]
     pub fn unconditional_update(&self) -> bool {

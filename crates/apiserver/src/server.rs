@@ -123,6 +123,7 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) options: Options,
     pub(crate) authenticator: Authenticator,
+    impersonation: impersonation::Memory,
     openapi: OnceLock<OpenApi>,
     reads: Semaphore,
     writes: Semaphore,
@@ -173,7 +174,8 @@ impl Server {
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
-            authorizer: Authorizer::new(cache.clone()),
+            authorizer: Authorizer::new(&cache),
+            impersonation: impersonation::Memory::default(),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
@@ -333,11 +335,11 @@ impl Server {
             Some(target) => authorization::Request::Resource { verb: &verb, target },
             None => authorization::Request::Path { verb: &verb, path: parts.uri.path() },
         };
-        if let Ok(user) = impersonation::impersonate(&self.authorizer, user, wanted, asked) {
+        if let Ok(user) = impersonation::impersonate(&self.authorizer, &self.impersonation, user, wanted, asked) {
             return Ok(user);
         }
         self.catch_up().await;
-        impersonation::impersonate(&self.authorizer, user, wanted, asked)
+        impersonation::impersonate(&self.authorizer, &self.impersonation, user, wanted, asked)
     }
 
     /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use store::Revision;
 
+use crate::admission::{node_restriction, role_escalation};
 use crate::custom::serving::Serving;
 use crate::http::answer::Answer;
 use crate::http::negotiation::{Accepted, Form};
@@ -56,6 +57,11 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Does what the request asks for.
     pub(crate) async fn run(self, verb: Verb) -> Result<Answer> {
+        let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+        if writes && matches!(self.resource.group, "rbac.authorization.k8s.io" | "certificates.k8s.io") {
+            // What may be granted or signed depends on what was granted a moment ago.
+            self.server.catch_up().await;
+        }
         if !self.target.subresource.is_empty() {
             return subresources::run(&self, verb).await;
         }
@@ -90,6 +96,18 @@ impl Call<'_> {
             return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
         }
         Ok(())
+    }
+
+    /// Lets nodes write only what is theirs.
+    fn restrict_node(&self, subresource: &str, change: node_restriction::Change<'_>) -> Result<()> {
+        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
+        node_restriction::Attempt { server, resource, target, subresource, user }.admit(change)
+    }
+
+    /// Refuses to grant what the user does not hold.
+    fn confirm_rights(&self, object: &Value, old: Option<&Value>) -> Result<()> {
+        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
+        role_escalation::Attempt { server, resource, target, user }.confirm(object, old)
     }
 
     fn cache(&self) -> Arc<ResourceCache> {

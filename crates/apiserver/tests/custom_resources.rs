@@ -20,7 +20,7 @@ fn memory() -> Arc<dyn Store> {
 }
 
 fn options(expressions: bool) -> Options {
-    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n");
+    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n").unwrap();
     let features = Features::default().with(Gate::CRDAdditionalPrinterColumnCEL, expressions);
     Options { tokens, features, ..Options::default() }
 }

@@ -16,7 +16,7 @@ struct Cluster(Arc<Server>);
 impl Cluster {
     async fn start() -> Self {
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n");
+        let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n").unwrap();
         let cluster = Self(Server::start(store, Options { tokens, ..Options::default() }).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "robot"}})).await;
@@ -208,7 +208,7 @@ async fn keys_can_be_replaced_without_a_restart() {
     let discovery = cluster.ask("admin", "GET", "/.well-known/openid-configuration", &[], Value::Null).await.1;
     assert_eq!(discovery["issuer"], "https://kubernetes.default.svc");
     assert!(discovery["jwks_uri"].as_str().unwrap().ends_with("/openid/v1/jwks"), "{discovery}");
-    cluster.0.set_tokens(Authenticator::parse_tokens("fresh,bob,3\n"));
+    cluster.0.set_tokens(Authenticator::parse_tokens("fresh,bob,3\n").unwrap());
     assert_eq!(cluster.accepted("fresh").await, 200);
     assert_eq!(cluster.accepted("admin").await, 401);
 }
@@ -331,4 +331,49 @@ async fn rules_say_what_can_be_done_and_why() {
     let found = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
     assert!(rules["status"]["resourceRules"].as_array().unwrap().contains(&found), "{rules}");
     assert_eq!(cluster.ask("alice", "POST", path, &[], json!({"spec": {}})).await.0, 400);
+}
+
+#[tokio::test]
+async fn headers_that_cannot_be_read_are_not_taken_for_absent() {
+    let cluster = Cluster::start().await;
+    let ask = async |name: &str, value: &[u8]| {
+        let mut request = Request::builder().method("POST").uri("/apis/authentication.k8s.io/v1/selfsubjectreviews");
+        if name != "authorization" {
+            request = request.header("authorization", "Bearer admin");
+        }
+        request = request.header(name, value);
+        let response = cluster.0.handle(request.body(Full::new(Bytes::from("{}"))).unwrap(), None).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let (status, me) = ask("impersonate-user", "jürgen".as_bytes()).await;
+    assert_eq!((status, &me["status"]["userInfo"]["username"]), (201, &json!("jürgen")));
+    assert_eq!(ask("impersonate-user", b"j\xfcrgen").await.0, 400);
+    assert_eq!(ask("impersonate-group", b"j\xfcrgen").await.0, 400);
+    // An unreadable token is not the same as none.
+    assert_eq!(ask("authorization", b"Bearer j\xfcrgen").await.0, 401);
+}
+
+#[tokio::test]
+async fn roles_that_choose_each_other_hold_the_rules_of_all() {
+    let cluster = Cluster::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    for name in ["a", "b", "c", "d", "e"] {
+        let role = json!({
+            "metadata": {"name": name, "labels": {"x": "y"}},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}, {"matchLabels": {"x": "y"}}]}
+        });
+        cluster.make(roles, role).await;
+    }
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]);
+    cluster.make(roles, json!({"metadata": {"name": "f", "labels": {"x": "y"}}, "rules": rules})).await;
+    let binding = json!({
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}]
+    });
+    cluster.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    assert_eq!(cluster.ask("alice", "GET", "/api/v1/pods", &[], Value::Null).await.0, 200);
+    assert_eq!(cluster.ask("alice", "GET", "/api/v1/secrets", &[], Value::Null).await.0, 403);
 }

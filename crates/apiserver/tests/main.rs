@@ -12,10 +12,13 @@
 )]
 
 mod apply;
+mod authorization;
 mod cbor;
 mod custom_resources;
+mod details;
 mod hostile;
 mod identity;
+mod nodes;
 mod over_network;
 mod patches;
 mod replay;
@@ -23,5 +26,7 @@ mod replicas;
 mod services;
 mod soak;
 
+#[path = "support/cluster.rs"]
+mod cluster;
 #[path = "support/network.rs"]
 mod network;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cel::checker::TypedAst;
 use cel::cost::{Cost, SizeHints};
 use cel::env::Env;
-use cel::program::{Activation, Evaluation, Limits, ListEvaluation, ListSink, PlanError, Program, Trace, Verdict};
+use cel::program::{
+    Activation, Effort, Evaluation, Limits, ListEvaluation, ListSink, Memory, PlanError, Program, Trace, Verdict,
+};
 use cel::source::Issues;
 use cel::types::Type;
 use cel::value::Value;
@@ -164,6 +166,21 @@ impl Compiled {
     /// The answer of a predicate within the place's limit: what [`Evaluation::verdict`] says, only faster.
     pub fn verdict(&self, input: &dyn Activation) -> Verdict {
         self.program.verdict_within(input, Limits::cost(self.runtime_cost_max))
+    }
+
+    /// What a predicate can come to on input that is partly known, and what finding that out cost.
+    ///
+    /// Where the estimate is above the place's limit, a completion may exceed it: that is an error, too.
+    pub fn possible(
+        &self,
+        input: &dyn Activation,
+        limits: Limits<'_>,
+        memory: &mut Memory,
+        effort: Effort,
+    ) -> (Verdict, u64) {
+        let evaluation = self.program.eval_partial(input, limits, memory, effort);
+        let too_costly = if self.cost.max > self.runtime_cost_max { Verdict::ERROR } else { Verdict::NONE };
+        (evaluation.verdict() | too_costly, evaluation.cost)
     }
 
     /// Its value is a list that the expression makes.

@@ -2,7 +2,7 @@
 //!
 //! An [`compile::Environment`] stands for a place in the API that accepts an expression; there is one per file in [`environments`].
 //! It compiles text into a [`compile::Compiled`] expression, which a [`cache::Cache`] remembers, and [`reads::Reads`] tells
-//! which parts of the input the expression depends on.
+//! which parts of the input the expression depends on; [`order`] whether it depends on the order of a list.
 
 pub mod cache;
 pub mod compile;
@@ -10,6 +10,7 @@ pub mod declared;
 pub mod environments;
 pub mod libraries;
 pub mod names;
+pub mod order;
 pub mod places;
 pub mod reads;
 pub mod recorded;

@@ -1,12 +1,17 @@
 //! What an expression reads of its input, known before it runs.
 //!
 //! Callers evaluate once per distinct projection of the input onto what is read: a node's labels that an expression names,
-//! instead of once per node. Where the analysis cannot tell, it says "all of it".
+//! instead of once per node. Comprehensions over lists are looked through: what they read of an element is told, under the step
+//! [`ELEMENT`]. Where the analysis cannot tell, it says "all of it".
 
 use std::collections::BTreeSet;
 
 use cel::checker::{Reference, TypedAst};
-use cel::syntax::ast::{ExprId, ExprKind, Literal, operator};
+use cel::syntax::ast::{Comprehension, ExprId, ExprKind, ListElement, Literal, Name, operator};
+use cel::types::Type;
+
+/// The step from a list to any of its elements. That a list is gone through, or how long it is, is not told.
+pub const ELEMENT: &str = "[]";
 
 /// What an expression reads of its variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,17 +31,9 @@ pub enum Keys<'r> {
 impl Reads {
     /// What a checked expression reads.
     pub fn of(typed: &TypedAst) -> Reads {
-        let mut reads = Reads::default();
-        let mut todo = vec![typed.ast().root()];
-        while let Some(id) = todo.pop() {
-            match path_of(typed, id, &mut todo) {
-                Some(path) => {
-                    reads.paths.insert(path);
-                }
-                None => todo.extend(typed.ast().children(id)),
-            }
-        }
-        reads
+        let mut reader = Reader { typed, locals: Vec::new(), reads: Reads::default() };
+        reader.visit(typed.ast().root());
+        reader.reads
     }
 
     /// The paths that are read, each with everything below it: variable, then fields and keys.
@@ -61,49 +58,224 @@ impl Reads {
     }
 }
 
-/// The path from a variable that a node is, if it is one; keys that are expressions are put on the list.
-fn path_of(typed: &TypedAst, id: ExprId, todo: &mut Vec<ExprId>) -> Option<Vec<Box<str>>> {
-    let ast = typed.ast();
-    let mut steps: Vec<Box<str>> = Vec::new();
-    let mut pending = Vec::new();
-    let mut at = id;
-    // `'key' in map` reads one key of the map.
-    if let ExprKind::Call { function, args, .. } = &ast[at].kind
-        && *function == operator::IN
-        && let [key, map] = args.as_slice()
-        && let Some(key) = literal_text(typed, *key)
-        && matches!(typed.type_of(*map), cel::types::Type::Map(_))
-    {
-        steps.push(key);
-        at = *map;
+type Path = Vec<Box<str>>;
+
+/// What a variable of a comprehension stands for.
+enum Local {
+    /// A part of the input.
+    Part(Path),
+    /// A list of parts of the input.
+    Parts(Path),
+    /// Something else.
+    Other,
+}
+
+struct Reader<'t> {
+    typed: &'t TypedAst,
+    /// Innermost last.
+    locals: Vec<(&'t Name, Local)>,
+    reads: Reads,
+}
+
+impl<'t> Reader<'t> {
+    fn local(&self, name: &str) -> Option<&Local> {
+        self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, local)| local)
     }
-    loop {
-        if let Reference::Variable { name, .. } = typed.reference(at)
-            && typed.env().variable(name).is_some()
-        {
-            steps.push(name.as_str().into());
-            steps.reverse();
-            todo.append(&mut pending);
-            return Some(steps);
+
+    fn visit(&mut self, id: ExprId) {
+        let mut keys = Vec::new();
+        if let Some(path) = self.path_of(id, &mut keys) {
+            self.reads.paths.insert(path);
+            keys.into_iter().for_each(|key| self.visit(key));
+            return;
         }
-        match &ast[at].kind {
-            ExprKind::Select { operand, field, .. } => {
-                steps.push(field.as_str().into());
-                at = *operand;
-            }
-            ExprKind::Call { function, args, .. } if is_index(function) => {
-                let [operand, key] = args.as_slice() else { return None };
-                match literal_text(typed, *key) {
-                    Some(key) => steps.push(key),
-                    None => {
-                        // A computed key: everything at and below the map can matter.
-                        steps.clear();
-                        pending.push(*key);
-                    }
+        // Whoever takes a list of parts as it is can read all of them.
+        if let Some(path) = self.parts_of(id) {
+            self.reads.paths.insert(path);
+            self.visit_list(id);
+            return;
+        }
+        let typed = self.typed;
+        match &typed.ast()[id].kind {
+            ExprKind::Comprehension(it) => self.visit_comprehension(it),
+            ExprKind::Call { function, target, args } if function == "size" => {
+                for list in target.iter().chain(args) {
+                    if self.parts_of(*list).is_some() { self.visit_list(*list) } else { self.visit(*list) }
                 }
-                at = *operand;
             }
-            _ => return None,
+            _ => typed.ast().children(id).for_each(|child| self.visit(child)),
+        }
+    }
+
+    /// A list that is only gone through: its elements are read by others.
+    fn visit_list(&mut self, id: ExprId) {
+        let mut keys = Vec::new();
+        if self.path_of(id, &mut keys).is_some() {
+            keys.into_iter().for_each(|key| self.visit(key));
+            return;
+        }
+        let typed = self.typed;
+        match &typed.ast()[id].kind {
+            ExprKind::Comprehension(it) => self.visit_comprehension(it),
+            ExprKind::Ident(_) => {}
+            _ => self.visit(id),
+        }
+    }
+
+    fn visit_comprehension(&mut self, it: &'t Comprehension) {
+        let depth = self.locals.len();
+        if self.is_binding(it) {
+            let local = self.what_is(it.init);
+            if let Local::Other = local {
+                self.visit(it.init);
+            } else {
+                self.visit_list(it.init);
+            }
+            self.locals.push((&it.accumulator, local));
+            self.visit(it.result);
+            self.locals.truncate(depth);
+            return;
+        }
+        let element = match self.parts_of(it.range) {
+            Some(path) => {
+                self.visit_list(it.range);
+                Local::Part(path)
+            }
+            None => {
+                self.visit(it.range);
+                Local::Other
+            }
+        };
+        self.visit(it.init);
+        self.locals.push((&it.accumulator, Local::Other));
+        match &it.second_variable {
+            Some(second) => {
+                self.locals.push((&it.variable, Local::Other));
+                self.locals.push((second, element));
+            }
+            None => self.locals.push((&it.variable, element)),
+        }
+        self.visit(it.condition);
+        match self.kept(it) {
+            // What is kept is read by whoever reads the list.
+            Some(condition) => condition.into_iter().for_each(|condition| self.visit(condition)),
+            None => self.visit(it.step),
+        }
+        self.visit(it.result);
+        self.locals.truncate(depth);
+    }
+
+    /// `cel.bind`: a loop that never runs gives a name to its first value.
+    fn is_binding(&self, it: &Comprehension) -> bool {
+        matches!(&self.typed.ast()[it.range].kind, ExprKind::List(elements) if elements.is_empty())
+    }
+
+    fn what_is(&self, id: ExprId) -> Local {
+        match (self.path_of(id, &mut Vec::new()), self.parts_of(id)) {
+            (Some(path), _) => Local::Part(path),
+            (None, Some(path)) => Local::Parts(path),
+            (None, None) => Local::Other,
+        }
+    }
+
+    /// The path of the elements of a list, if these are parts of the input.
+    fn parts_of(&self, id: ExprId) -> Option<Path> {
+        if let Some(mut path) = self.path_of(id, &mut Vec::new()) {
+            path.push(ELEMENT.into());
+            return matches!(self.typed.type_of(id), Type::List(_)).then_some(path);
+        }
+        match &self.typed.ast()[id].kind {
+            ExprKind::Ident(name) => match self.local(name) {
+                Some(Local::Parts(path)) => Some(path.clone()),
+                _ => None,
+            },
+            ExprKind::Comprehension(it) if self.kept(it).is_some() => self.parts_of(it.range),
+            _ => None,
+        }
+    }
+
+    /// Recognizes `filter`: a loop that keeps elements as they are. Answers its condition.
+    fn kept(&self, it: &Comprehension) -> Option<Option<ExprId>> {
+        let ast = self.typed.ast();
+        let element = it.second_variable.as_ref().unwrap_or(&it.variable);
+        let is_kept = |id: ExprId| match &ast[id].kind {
+            ExprKind::Call { function, args, .. } if *function == operator::ADD => match args.as_slice() {
+                [_, list] => match &ast[*list].kind {
+                    ExprKind::List(elements) => matches!(elements.as_slice(), [ListElement { value, optional: false }]
+                        if matches!(&ast[*value].kind, ExprKind::Ident(name) if name == element)),
+                    _ => false,
+                },
+                _ => false,
+            },
+            _ => false,
+        };
+        match &ast[it.step].kind {
+            ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => match args.as_slice() {
+                [condition, kept, _] if is_kept(*kept) => Some(Some(*condition)),
+                _ => None,
+            },
+            _ => is_kept(it.step).then_some(None),
+        }
+    }
+
+    /// The path from a variable that a node is, if it is one; keys that are expressions are put on the list.
+    fn path_of(&self, id: ExprId, keys: &mut Vec<ExprId>) -> Option<Path> {
+        let typed = self.typed;
+        let ast = typed.ast();
+        let mut steps: Path = Vec::new();
+        let mut pending = Vec::new();
+        let mut at = id;
+        // `'key' in map` reads one key of the map.
+        if let ExprKind::Call { function, args, .. } = &ast[at].kind
+            && *function == operator::IN
+            && let [key, map] = args.as_slice()
+            && let Some(key) = literal_text(typed, *key)
+            && matches!(typed.type_of(*map), Type::Map(_))
+        {
+            steps.push(key);
+            at = *map;
+        }
+        loop {
+            if let ExprKind::Ident(name) = &ast[at].kind
+                && let Some(local) = self.local(name)
+            {
+                let Local::Part(path) = local else { return None };
+                steps.extend(path.iter().rev().cloned());
+                steps.reverse();
+                keys.append(&mut pending);
+                return Some(steps);
+            }
+            if let Reference::Variable { name, .. } = typed.reference(at)
+                && typed.env().variable(name).is_some()
+            {
+                steps.push(name.as_str().into());
+                steps.reverse();
+                keys.append(&mut pending);
+                return Some(steps);
+            }
+            match &ast[at].kind {
+                ExprKind::Select { operand, field, .. } => {
+                    steps.push(field.as_str().into());
+                    at = *operand;
+                }
+                ExprKind::Call { function, args, .. } if is_index(function) => {
+                    let [operand, key] = args.as_slice() else { return None };
+                    match literal_text(typed, *key) {
+                        Some(key) => steps.push(key),
+                        None if matches!(typed.type_of(*operand), Type::List(_)) => {
+                            steps.push(ELEMENT.into());
+                            pending.push(*key);
+                        }
+                        None => {
+                            // A computed key: everything at and below the map can matter.
+                            steps.clear();
+                            pending.push(*key);
+                        }
+                    }
+                    at = *operand;
+                }
+                _ => return None,
+            }
         }
     }
 }

@@ -17,4 +17,5 @@ mod allocations;
 mod conformance;
 mod golden;
 mod libraries;
+mod partial;
 mod seeds;

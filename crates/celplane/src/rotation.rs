@@ -56,8 +56,8 @@ impl Files {
     }
 
     pub(crate) fn users(&self) -> Result<std::collections::HashMap<String, User>> {
-        let text = self.tokens.as_deref().map(read).transpose()?;
-        Ok(Authenticator::parse_tokens(&text.unwrap_or_default()))
+        let Some(path) = &self.tokens else { return Ok(std::collections::HashMap::new()) };
+        Authenticator::parse_tokens(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))
     }
 
     pub(crate) fn key_ring(&self) -> Result<KeyRing> {

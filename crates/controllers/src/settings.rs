@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::node_lifecycle;
+
 /// What controllers are told at the start. The defaults are Kubernetes'.
 #[derive(Clone)]
 pub struct Settings {
@@ -10,6 +12,8 @@ pub struct Settings {
     pub root_ca: String,
     /// Makes the tokens that are kept in secrets; none are made without.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// How nodes are watched (`--node-monitor-period` and others).
+    pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
     pub terminated_pods: usize,
     /// How often volumes and claims are looked at though nothing has changed (`--pvclaimbinder-sync-period`).
@@ -25,6 +29,7 @@ impl Default for Settings {
         Self {
             root_ca: String::new(),
             tokens: None,
+            node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),
             autoscaler_period: Duration::from_secs(15),

@@ -1,7 +1,7 @@
 //! All ResourceSlices, read once when they change.
 //!
 //! What can be used from a node is put together on demand, see [`crate::pools`]; the caller keeps it as long as the
-//! [generation](Catalog::generation) and the node stand.
+//! [version](Catalog::version_for) and the node stand.
 
 mod slice;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::json::Text;
 use api::resource::v1::ResourceSlice;
-use matching::CompileCache;
+use matching::Matcher;
 
 use crate::device::Models;
 use crate::error::Error;
@@ -28,37 +28,41 @@ pub struct Catalog {
     shared: Vec<Text>,
     by_pool: HashMap<(Text, Text), Vec<Text>>,
     models: Models,
-    node_selectors: Arc<CompileCache>,
-    generation: u64,
+    matcher: Arc<Matcher>,
+    /// By node: changes with what only this node can use.
+    own_versions: HashMap<Text, u64>,
+    /// Changes with what several nodes can use.
+    shared_version: u64,
 }
 
 impl Catalog {
-    /// No slices. Node selectors are compiled as everywhere.
+    /// No slices. Node selectors are made as everywhere.
     #[must_use]
-    pub fn new(node_selectors: Arc<CompileCache>) -> Self {
+    pub fn new(matcher: Arc<Matcher>) -> Self {
         Catalog {
             slices: BTreeMap::new(),
             by_node: HashMap::new(),
             shared: Vec::new(),
             by_pool: HashMap::new(),
             models: Models::default(),
-            node_selectors,
-            generation: 0,
+            matcher,
+            own_versions: HashMap::new(),
+            shared_version: 0,
         }
     }
 
     /// A slice that is new or has changed.
     pub fn set(&mut self, slice: &ResourceSlice) {
         self.remove(&slice.metadata.name);
-        let slice = Arc::new(Slice::new(slice, &self.models, &self.node_selectors));
+        let slice = Arc::new(Slice::new(slice, &self.models, self.matcher.cache()));
         let of_nodes = match &slice.nodes {
             Nodes::One(node) => self.by_node.entry(node.clone()).or_default(),
             _ => &mut self.shared,
         };
         insert_sorted(of_nodes, &slice.name);
         insert_sorted(self.by_pool.entry((slice.driver.clone(), slice.pool.clone())).or_default(), &slice.name);
-        self.slices.insert(slice.name.clone(), slice);
-        self.generation = self.generation.wrapping_add(1);
+        self.slices.insert(slice.name.clone(), slice.clone());
+        self.touch(&slice);
     }
 
     /// A slice that is gone.
@@ -82,13 +86,32 @@ impl Catalog {
                 self.by_pool.remove(&pool);
             }
         }
-        self.generation = self.generation.wrapping_add(1);
+        self.touch(&slice);
     }
 
-    /// Changes with every slice.
+    /// What a node can use changes also with slices of its pools that others use: they say whether a pool is complete.
+    fn touch(&mut self, slice: &Slice) {
+        let names = self.by_pool.get(&(slice.driver.clone(), slice.pool.clone())).into_iter().flatten();
+        let others = names.filter_map(|name| self.slices.get(name)).map(|slice| &slice.nodes);
+        for nodes in others.chain([&slice.nodes]) {
+            let version = match nodes {
+                Nodes::One(node) => self.own_versions.entry(node.clone()).or_default(),
+                _ => &mut self.shared_version,
+            };
+            *version = version.wrapping_add(1);
+        }
+    }
+
+    /// Changes with everything that a node can use.
     #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
+    pub fn version_for(&self, node: &str) -> (u64, u64) {
+        (self.own_versions.get(node).copied().unwrap_or(0), self.shared_version)
+    }
+
+    /// What a node can use does not depend on its labels.
+    #[must_use]
+    pub fn is_all_local(&self) -> bool {
+        self.shared.is_empty()
     }
 
     /// What can be used from a node.

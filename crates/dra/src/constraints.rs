@@ -1,9 +1,15 @@
 //! What the devices of some requests must have in common.
 //!
-//! [`attribute`] holds the constraints on one attribute, which can be judged device by device; [`set`] those whose
-//! expression sees the whole set, judged when the set is whole, and [`pruning`] what can be said earlier.
+//! [`attribute`] holds the constraints on one attribute, which can be judged device by device. Expressions that see the
+//! whole set are judged when the set is whole; [`pruning`] is what a search asks earlier, [`look_ahead`] answers
+//! with what [`outlook`] finds.
+//! [`first_set`] is such a search for one constraint alone, and [`meter`] the one place where expressions over sets are run.
 
 pub(crate) mod attribute;
+pub mod first_set;
+pub mod look_ahead;
+pub mod meter;
+pub mod outlook;
 pub mod pruning;
 
 use std::sync::Arc;

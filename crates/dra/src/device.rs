@@ -35,6 +35,8 @@ impl fmt::Display for DeviceId {
 /// What expressions and constraints can know about a device.
 #[derive(Debug)]
 pub struct Model {
+    /// Differs from that of every other model of a catalog.
+    pub(crate) id: u64,
     pub(crate) driver: Text,
     pub(crate) attributes: BTreeMap<Text, Arc<DeviceAttribute>>,
     pub(crate) capacity: BTreeMap<Text, DeviceCapacity>,
@@ -54,6 +56,7 @@ impl Model {
     pub fn new(driver: &str, device: &v1::Device) -> Self {
         let attributes = device.attributes.iter().map(|(name, value)| (name.clone(), Arc::new(value.clone())));
         Model {
+            id: 0,
             driver: driver.into(),
             attributes: attributes.collect(),
             capacity: device.capacity.clone(),
@@ -133,18 +136,25 @@ fn attribute_value(attribute: &DeviceAttribute) -> Result<Value<'static>, String
 
 /// Models by their content, as long as a slice has a device of that model.
 #[derive(Debug, Default)]
-pub(crate) struct Models(Mutex<HashMap<String, Weak<Model>>>);
+pub(crate) struct Models(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    models: HashMap<String, Weak<Model>>,
+    last_id: u64,
+}
 
 impl Models {
     pub(crate) fn intern(&self, driver: &str, device: &v1::Device) -> Arc<Model> {
         let key = content_key(driver, device);
-        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = models.get(&key).and_then(Weak::upgrade) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = known.models.get(&key).and_then(Weak::upgrade) {
             return model;
         }
-        let model = Arc::new(Model::new(driver, device));
-        models.retain(|_, model| model.strong_count() > 0);
-        models.insert(key, Arc::downgrade(&model));
+        known.last_id = known.last_id.wrapping_add(1);
+        let model = Arc::new(Model { id: known.last_id, ..Model::new(driver, device) });
+        known.models.retain(|_, model| model.strong_count() > 0);
+        known.models.insert(key, Arc::downgrade(&model));
         model
     }
 }

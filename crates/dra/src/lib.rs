@@ -8,12 +8,15 @@
 //! - [`AllocatedState`] knows which devices are taken; [`claims`] what is asked for.
 //! - [`search`] finds the first set of devices that satisfies all claims of a pod; [`constraints`] cut it short.
 //! - [`allocation`] writes what was found as the status of the claims.
+//! - [`Inventory`] is all of that for a scheduler, decisions that are not written included; [`attempt`] asks it about nodes,
+//!   once for all that look alike.
 //!
 //! Follows `structured/internal/experimental` of Kubernetes' `dynamic-resource-allocation`, the variant that knows every
 //! feature; expressions over sets of devices follow KEP-5254.
 
 pub mod allocated;
 pub mod allocation;
+pub mod attempt;
 mod capacity;
 pub mod catalog;
 pub mod claims;
@@ -25,17 +28,21 @@ mod error;
 pub mod expressions;
 mod features;
 mod ids;
+pub mod inventory;
 pub mod pools;
 pub mod search;
+mod shape;
 mod taints;
 
 pub use allocated::AllocatedState;
+pub use attempt::Attempt;
 pub use catalog::Catalog;
 pub use claims::Claims;
 pub use device::DeviceId;
 pub use error::{ConstraintProblem, Error, RequestProblem};
 pub use expressions::Expressions;
 pub use features::Features;
+pub use inventory::Inventory;
 pub use search::{Budget, Search};
 
 /// How many devices a claim can have at most.

@@ -160,6 +160,12 @@ impl NodePools {
         }
     }
 
+    /// Devices as messages list them.
+    pub(crate) fn names(&self, devices: &[CandidateId]) -> String {
+        let names: Vec<String> = devices.iter().map(|id| self.candidates.of(*id).id().to_string()).collect();
+        names.join(", ")
+    }
+
     /// How many devices can be used.
     #[must_use]
     pub fn device_count(&self) -> usize {

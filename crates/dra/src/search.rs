@@ -103,6 +103,7 @@ pub struct Search<'s, 'b> {
     alternatives: Table<ClaimId, Vec<usize>>,
     state: &'s AllocatedState,
     domains: set::Domains,
+    failed_set: Vec<CandidateId>,
     effort: Effort,
 }
 
@@ -197,17 +198,22 @@ impl<'s, 'b> Search<'s, 'b> {
             alternatives: Table::filled(claims.claims.len(), Vec::new),
             state,
             domains: set::Domains::default(),
+            failed_set: Vec::new(),
             effort: Effort::default(),
         }
     }
 
-    /// Looks for devices; none are found if the claims cannot be satisfied on this node.
-    ///
-    /// # Errors
-    /// The claims cannot be understood, or an expression fails, or the budget is spent.
+    /// Looks for devices; none are found if the claims cannot be satisfied on this node. It is an error if the claims
+    /// cannot be understood, if an expression fails, or if the budget is spent.
     pub fn run(mut self) -> (Result<Option<Solution>, Error>, Effort) {
         let result = self.find();
         (result, self.effort)
+    }
+
+    /// The same, and the devices on which a constraint over a set failed.
+    pub(crate) fn run_to_failure(mut self) -> (Result<Option<Solution>, Error>, Vec<CandidateId>, Effort) {
+        let result = self.find();
+        (result, self.failed_set, self.effort)
     }
 
     fn find(&mut self) -> Result<Option<Solution>, Error> {

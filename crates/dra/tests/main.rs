@@ -12,6 +12,7 @@
 )]
 
 mod allocator;
+mod attempt;
 mod oracle;
 mod set_constraints;
 mod setting;

@@ -8,7 +8,7 @@ use api::json::{self, Value};
 use api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
 use dra::pools::{NodePools, Target};
 use dra::{AllocatedState, Catalog, Claims, Error, Expressions, Features};
-use matching::{CompileCache, Node, taints};
+use matching::{Matcher, Node, taints};
 
 pub(crate) struct Setting {
     pub(crate) node: Node,
@@ -22,7 +22,7 @@ pub(crate) struct Setting {
 /// Environments and programs, made once.
 pub(crate) struct Programs {
     pub(crate) expressions: Expressions,
-    node_selectors: Arc<CompileCache>,
+    pub(crate) matcher: Arc<Matcher>,
 }
 
 impl Programs {
@@ -31,14 +31,14 @@ impl Programs {
         let clock = || Arc::new(|| Duration::ZERO);
         Programs {
             expressions: Expressions::new(size, clock()).unwrap(),
-            node_selectors: Arc::new(CompileCache::new(size, clock()).unwrap()),
+            matcher: Arc::new(Matcher::new(size, clock(), matching::Features::ALL).unwrap()),
         }
     }
 }
 
 impl Setting {
     pub(crate) fn new(case: &Value, programs: &Programs, features: Features) -> Self {
-        let mut catalog = Catalog::new(programs.node_selectors.clone());
+        let mut catalog = Catalog::new(programs.matcher.clone());
         for slice in list::<ResourceSlice>(case.get("resourceSlices")) {
             catalog.set(&slice);
         }

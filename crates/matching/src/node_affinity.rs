@@ -4,9 +4,10 @@
 
 use api::core::v1;
 use api::field::{Errors, Path};
+use api::json::Text;
 use api::meta::v1::StringMap;
 
-use crate::expressions::CompileCache;
+use crate::expressions::{CompileCache, Outcome};
 use crate::features::Features;
 use crate::node::Node;
 use crate::node_selector::{NodeSelector, Term, is_empty};
@@ -62,6 +63,18 @@ impl Required {
             Some(selector) => selector.try_matches(node),
             None => Ok(true),
         }
+    }
+
+    /// The expressions that have no answer for a node, and why.
+    pub fn failures(&self, node: &Node) -> Vec<(String, Outcome)> {
+        let failures = self.selector.iter().flat_map(|selector| selector.failures(node));
+        failures.map(|(text, outcome)| (text.to_owned(), outcome)).collect()
+    }
+
+    /// Labels of a node that would be compared as versions and are not: key, value, and why.
+    pub fn not_versions(&self, node: &Node) -> Vec<(Text, Text, String)> {
+        let terms = self.selector.iter().flat_map(NodeSelector::terms);
+        terms.flat_map(|(_, term)| &term.labels).filter_map(|it| it.not_a_version(&node.labels)).collect()
     }
 
     /// All complaints about terms.

@@ -13,7 +13,7 @@ use api::field::{Errors, Path};
 use api::json::{Text, Value};
 pub(crate) use requirement::Requirement;
 
-use crate::expressions::{CompileCache, LabelExpression};
+use crate::expressions::{CompileCache, LabelExpression, Outcome};
 use crate::features::Features;
 use crate::node::Node;
 use crate::tolerations::Unusable;
@@ -76,6 +76,15 @@ impl NodeSelector {
         }
         let errors = self.errors();
         if errors.is_empty() { Ok(false) } else { Err(errors) }
+    }
+
+    /// The expressions that have no answer for a node, and why.
+    pub fn failures(&self, node: &Node) -> impl Iterator<Item = (&str, Outcome)> {
+        let expressions = self.terms.iter().flat_map(|(_, term)| &term.expressions);
+        expressions.filter_map(|it| it.program.as_ref().ok()).filter_map(move |program| {
+            let outcome = program.outcome(&node.labels);
+            outcome.failure().is_some().then(|| (program.text(), outcome.clone()))
+        })
     }
 
     /// All complaints about terms.

@@ -9,13 +9,15 @@ use crate::expressions::CompileCache;
 use crate::features::Features;
 use crate::node::Node;
 use crate::node_affinity::{Preferred, Required};
-use crate::taints::{self, Set};
+use crate::taints::{self, Owner, Set};
 use crate::tolerations::Tolerations;
 
 /// All that a pod asks of nodes.
 #[derive(Debug, Default)]
 pub struct PodMatcher {
     tolerations: Tolerations,
+    /// A toleration reads when a taint was added.
+    reads_time: bool,
     required: Required,
     preferred: Preferred,
     verdicts: TaintVerdicts,
@@ -35,8 +37,10 @@ impl PodMatcher {
     pub fn new(spec: &v1::PodSpec, cache: &CompileCache, features: &Features) -> Self {
         let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let preferred = affinity.map(|it| it.preferred_during_scheduling_ignored_during_execution.as_slice());
+        let tolerations = Tolerations::new(&spec.tolerations, cache, features);
         PodMatcher {
-            tolerations: Tolerations::new(&spec.tolerations, cache, features),
+            reads_time: tolerations.read_time(),
+            tolerations,
             required: Required::new(&spec.node_selector, affinity, cache, features),
             preferred: Preferred::new(preferred.unwrap_or_default(), cache, features),
             verdicts: TaintVerdicts::default(),
@@ -48,11 +52,11 @@ impl PodMatcher {
         if set.is_empty() {
             return TaintVerdict::default();
         }
-        if let Some(verdict) = self.verdicts.get(set) {
+        if let Some(verdict) = self.verdicts.get(set, self.reads_time) {
             return verdict;
         }
         let verdict = if set.has_masks() { self.taints_by_mask(set) } else { self.taints_directly(set.taints()) };
-        self.verdicts.put(set, verdict);
+        self.verdicts.put(set, self.reads_time, verdict);
         verdict
     }
 
@@ -94,10 +98,17 @@ impl PodMatcher {
     }
 }
 
-/// Verdicts by the serial number of a set: a table in which a newer set may take an older one's place.
+/// Verdicts by the serial number of a set: a table in which a newer set may take an older one's place. Sets of one owner
+/// only, because serial numbers are its.
 #[derive(Debug, Default)]
 struct TaintVerdicts {
-    slots: OnceLock<Box<[AtomicU64; SLOTS]>>,
+    table: OnceLock<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    owner: Owner,
+    slots: Box<[AtomicU64; SLOTS]>,
 }
 
 const SLOTS: usize = 128;
@@ -107,31 +118,41 @@ const COUNT_BITS: u32 = 12;
 const COUNT_MAX: u16 = (1 << COUNT_BITS) - 1;
 
 impl TaintVerdicts {
-    fn get(&self, set: &Set) -> Option<TaintVerdict> {
-        let entry = self.slot(set)?.load(Ordering::Relaxed);
-        if entry >> (2 * COUNT_BITS) != set.serial() || set.serial() == 0 {
+    fn get(&self, set: &Set, timed: bool) -> Option<TaintVerdict> {
+        let table = self.table.get().filter(|table| Owner::ptr_eq(&table.owner, set.owner()))?;
+        let serial = set.serial(timed);
+        let entry = table.slot(serial)?.load(Ordering::Relaxed);
+        if entry >> (2 * COUNT_BITS) != serial || serial == 0 {
             return None;
         }
         let first = (entry >> COUNT_BITS) as u16 & COUNT_MAX;
         Some(TaintVerdict { first_untolerated: first.checked_sub(1), intolerable_soft: entry as u16 & COUNT_MAX })
     }
 
-    /// Remembers a verdict, unless its numbers are too large for a slot.
-    fn put(&self, set: &Set, verdict: TaintVerdict) {
+    /// Remembers a verdict, unless its numbers are too large for a slot, or the set is nobody's or another owner's.
+    fn put(&self, set: &Set, timed: bool, verdict: TaintVerdict) {
         let first = verdict.first_untolerated.map_or(0, |index| index.saturating_add(1));
-        let shifted = set.serial().checked_mul(1 << (2 * COUNT_BITS));
-        let (Some(serial), true, true) = (shifted, first <= COUNT_MAX, verdict.intolerable_soft <= COUNT_MAX) else {
+        let serial = set.serial(timed);
+        let shifted = serial.checked_mul(1 << (2 * COUNT_BITS)).filter(|_| serial != 0);
+        let (Some(shifted), true, true) = (shifted, first <= COUNT_MAX, verdict.intolerable_soft <= COUNT_MAX) else {
             return;
         };
-        self.slots.get_or_init(|| Box::new([const { AtomicU64::new(0) }; SLOTS]));
-        if let Some(slot) = self.slot(set) {
-            let entry = serial | u64::from(first) << COUNT_BITS | u64::from(verdict.intolerable_soft);
+        let table = self.table.get_or_init(|| Table {
+            owner: set.owner().clone(),
+            slots: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+        });
+        if Owner::ptr_eq(&table.owner, set.owner())
+            && let Some(slot) = table.slot(serial)
+        {
+            let entry = shifted | u64::from(first) << COUNT_BITS | u64::from(verdict.intolerable_soft);
             slot.store(entry, Ordering::Relaxed);
         }
     }
+}
 
-    fn slot(&self, set: &Set) -> Option<&AtomicU64> {
-        self.slots.get()?.get(set.serial() as usize % SLOTS)
+impl Table {
+    fn slot(&self, serial: u64) -> Option<&AtomicU64> {
+        self.slots.get(serial as usize % SLOTS)
     }
 }
 
@@ -173,5 +194,30 @@ mod tests {
         let sets = taints::Sets::new();
         let set = sets.intern(&list);
         assert_eq!((matcher.taints(&set), matcher.taints(&set)), (expected, expected));
+    }
+
+    #[test]
+    fn sets_of_two_owners_do_not_share_verdicts() {
+        let matcher = PodMatcher::default();
+        let (sets, others) = (taints::Sets::new(), taints::Sets::new());
+        let hard = sets.intern(&[taint("a".to_owned(), "NoSchedule")]);
+        let soft = others.intern(&[taint("a".to_owned(), "PreferNoSchedule")]);
+        for _ in 0..2 {
+            assert_eq!(matcher.taints(&hard).first_untolerated, Some(0));
+            assert_eq!(matcher.taints(&soft), TaintVerdict { first_untolerated: None, intolerable_soft: 1 });
+        }
+    }
+
+    #[test]
+    fn sets_that_differ_only_in_time_are_one_to_those_that_do_not_read_it() {
+        let sets = taints::Sets::new();
+        let at = |seconds: i64| {
+            let time_added = Some(api::time::Timestamp { seconds, nanos: 0 });
+            sets.intern(&[v1::Taint { time_added, ..taint("a".to_owned(), "NoSchedule") }])
+        };
+        let (early, late) = (at(1), at(2));
+        assert_eq!(early.serial(false), late.serial(false));
+        assert_ne!(early.serial(true), late.serial(true));
+        assert_eq!(late.taints()[0].time_added.map(|time| time.seconds), Some(2));
     }
 }

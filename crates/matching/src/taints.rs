@@ -15,8 +15,11 @@ use cel_kubernetes::environments::toleration;
 /// Taints of a node, in the node's order.
 #[derive(Debug, Default)]
 pub struct Set {
-    /// Never given twice by one [`Sets`]; 0 for sets that nobody keeps.
+    /// Never given twice by one [`Sets`]; 0 for sets that nobody keeps. Sets that differ only in when their taints were added
+    /// have the same: few expressions read that, and in an outage every node has a time of its own.
     serial: u64,
+    /// Another for each distinct set of times.
+    timed_serial: u64,
     owner: Owner,
     taints: Box<[Taint]>,
     /// Which taints keep pods away, where there are few enough for a mask.
@@ -41,25 +44,28 @@ pub struct Sets {
 
 #[derive(Debug, Default)]
 struct Known {
-    sets: HashMap<Key, Weak<Set>>,
+    sets: HashMap<TimedKey, Weak<Set>>,
+    /// The serial number of each set without its times, and how many sets there are that differ only in them.
+    serials: HashMap<Key, (u64, Vec<Weak<Set>>)>,
     /// Sets that nobody uses any more are cleared away when there are this many.
     clear_at: usize,
 }
 
-type Key = Box<[(Text, Text, Text, Option<Timestamp>)]>;
+type Key = Box<[(Text, Text, Text)]>;
+type TimedKey = (Key, Box<[Option<Timestamp>]>);
 
 impl Set {
     /// A set of its own, for callers that ask once.
     pub fn new(taints: &[Taint]) -> Self {
-        Self::with_serial(taints, 0, Owner::default())
+        Self::with_serial(taints, (0, 0), Owner::default())
     }
 
-    fn with_serial(taints: &[Taint], serial: u64, owner: Owner) -> Self {
+    fn with_serial(taints: &[Taint], (serial, timed_serial): (u64, u64), owner: Owner) -> Self {
         let mask = |counts: fn(&Taint) -> bool| {
             let bits = (0..MASK_BITS).zip(taints).filter(|(_, taint)| counts(taint));
             bits.fold(0, |mask, (bit, _)| mask | 1 << bit)
         };
-        Set { serial, owner, taints: taints.into(), hard: mask(is_hard), soft: mask(is_soft) }
+        Set { serial, timed_serial, owner, taints: taints.into(), hard: mask(is_hard), soft: mask(is_soft) }
     }
 
     /// The taints, in the node's order.
@@ -72,8 +78,9 @@ impl Set {
         self.taints.is_empty()
     }
 
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial
+    /// The serial number, with or without regard to when taints were added.
+    pub(crate) fn serial(&self, timed: bool) -> u64 {
+        if timed { self.timed_serial } else { self.serial }
     }
 
     pub(crate) fn owner(&self) -> &Owner {
@@ -100,21 +107,27 @@ impl Sets {
         Self::default()
     }
 
-    /// The one set that holds these taints in this order.
+    /// The one set that holds these taints in this order, added at these times.
     pub fn intern(&self, taints: &[Taint]) -> Arc<Set> {
-        let key: Key = taints
-            .iter()
-            .map(|taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone(), taint.time_added))
-            .collect();
+        let key: Key =
+            taints.iter().map(|taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone())).collect();
+        let times: Box<[Option<Timestamp>]> = taints.iter().map(|taint| taint.time_added).collect();
+        let timed = (key, times);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(set) = known.sets.get(&key).and_then(Weak::upgrade) {
+        if let Some(set) = known.sets.get(&timed).and_then(Weak::upgrade) {
             return set;
         }
-        let serial = self.last_serial.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let set = Arc::new(Set::with_serial(taints, serial, self.owner.clone()));
-        known.sets.insert(key, Arc::downgrade(&set));
+        let next = || self.last_serial.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let (serial, users) = known.serials.entry(timed.0.clone()).or_insert_with(|| (next(), Vec::new()));
+        let set = Arc::new(Set::with_serial(taints, (*serial, next()), self.owner.clone()));
+        users.push(Arc::downgrade(&set));
+        known.sets.insert(timed, Arc::downgrade(&set));
         if known.sets.len() >= known.clear_at {
             known.sets.retain(|_, set| set.strong_count() > 0);
+            known.serials.retain(|_, (_, users)| {
+                users.retain(|set| set.strong_count() > 0);
+                !users.is_empty()
+            });
             known.clear_at = known.sets.len().saturating_mul(2).max(64);
         }
         set
@@ -170,8 +183,8 @@ mod tests {
         let mut last = 0;
         for number in 0..1000 {
             let set = sets.intern(&[taint(&number.to_string())]);
-            assert!(set.serial() > last);
-            last = set.serial();
+            assert!(set.serial(false) > last);
+            last = set.serial(false);
         }
         assert!(sets.known.lock().unwrap().sets.len() <= 64);
     }

@@ -11,7 +11,7 @@ use api::features::Gate;
 use api::json::Text;
 use api::semver::Version;
 
-use crate::expressions::{CompileCache, TolerationExpression};
+use crate::expressions::{CompileCache, Outcome, TolerationExpression};
 use crate::features::Features;
 use crate::taints::{self, Set};
 
@@ -134,6 +134,27 @@ impl Tolerations {
             }
         }
         mask
+    }
+
+    /// Whether one of them reads when a taint was added.
+    pub(crate) fn read_time(&self) -> bool {
+        self.list.iter().any(|toleration| matches!(&toleration.rule, Rule::Expression(it) if it.reads_time()))
+    }
+
+    /// The expressions that have no answer for a taint, and why.
+    pub fn failures(&self, taint: &Taint) -> impl Iterator<Item = (&str, Outcome)> {
+        self.list.iter().filter_map(move |toleration| {
+            let Rule::Expression(expression) = &toleration.rule else { return None };
+            let outcome = expression.outcome(&taints::seen_by_expressions(taint));
+            outcome.failure().is_some().then(|| (expression.text(), outcome.clone()))
+        })
+    }
+
+    /// Why a taint that a toleration would compare as a version is not one.
+    pub fn not_a_version(&self, taint: &Taint) -> Option<String> {
+        let compares = |it: &Toleration| it.is_for(taint) && matches!(it.rule, Rule::Version(..));
+        let error = || Version::parse_tolerant(&taint.value).err().map(|error| error.to_string());
+        self.list.iter().any(compares).then(error).flatten()
     }
 
     /// The tolerations, in the pod's order.

@@ -13,15 +13,32 @@ use crate::meta::{self, NameRule};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
 /// Objects with a name and nothing else that is known.
-pub(crate) const NAMED: Strategy = of(validate_subdomain, None);
+pub(crate) const NAMED: Strategy = of(validate_subdomain, None, STATUS);
 
 /// Objects with a status that users do not write.
-pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false));
+pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false), STATUS);
 
-/// The same, with a generation that counts changes of the spec.
-pub(crate) const WITH_GENERATION: Strategy = of(validate_subdomain, Some(true));
+/// The same, and who writes the status does not write metadata.
+pub(crate) const WITH_STATUS_ALONE: Strategy = of(validate_subdomain, Some(false), STATUS_ALONE);
 
-const STATUS: &[(&str, Part)] = &[(
+/// Objects with a status, and a generation that counts changes of the spec.
+pub(crate) const WITH_GENERATION: Strategy = of(validate_subdomain, Some(true), STATUS);
+
+/// The same, and who writes the status does not write metadata.
+pub(crate) const WITH_GENERATION_AND_STATUS_ALONE: Strategy = of(validate_subdomain, Some(true), STATUS_ALONE);
+
+type Parts = &'static [(&'static str, Part)];
+
+/// Kubernetes: most kinds take metadata that is sent with a status.
+const STATUS: Parts = &[(
+    "status",
+    Part {
+        prepare: |object, old, _| object.set("spec", old.field("spec").clone()),
+        validate: |object, old, _, errors| meta::validate_update(object, old, errors),
+    },
+)];
+
+const STATUS_ALONE: Parts = &[(
     "status",
     Part {
         prepare: |object, old, _| {
@@ -33,7 +50,11 @@ const STATUS: &[(&str, Part)] = &[(
 )];
 
 /// `has_generation` is none for objects without a status.
-const fn of(validate_create: fn(&Value, &Context<'_>, &mut Errors), has_generation: Option<bool>) -> Strategy {
+const fn of(
+    validate_create: fn(&Value, &Context<'_>, &mut Errors),
+    has_generation: Option<bool>,
+    parts: Parts,
+) -> Strategy {
     let plain = Strategy {
         validate_create,
         validate_update: |object, old, _, errors| meta::validate_update(object, old, errors),
@@ -44,7 +65,7 @@ const fn of(validate_create: fn(&Value, &Context<'_>, &mut Errors), has_generati
         Some(false) => Strategy {
             prepare_create: |object, _| object.unset("status"),
             prepare_update: |object, old, _| object.set("status", old.field("status").clone()),
-            subresources: STATUS,
+            subresources: parts,
             ..plain
         },
         Some(true) => Strategy {
@@ -56,7 +77,7 @@ const fn of(validate_create: fn(&Value, &Context<'_>, &mut Errors), has_generati
                 object.set("status", old.field("status").clone());
                 count_generation(object, old);
             },
-            subresources: STATUS,
+            subresources: parts,
             ..plain
         },
     }

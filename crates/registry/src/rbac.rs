@@ -2,7 +2,7 @@
 //!
 //! Follows `pkg/apis/rbac/validation`. Whether someone may grant what a role allows is decided in admission.
 
-use api::field::{Errors, Path};
+use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
@@ -125,7 +125,13 @@ fn validate_names(binding: &Value, errors: &mut Errors) {
 fn validate_binding_update(binding: &Value, old: &Value, is_namespaced: bool, errors: &mut Errors) {
     validate_binding(binding, is_namespaced, errors);
     meta::validate_update(binding, old, errors);
-    meta::immutable(binding.field("roleRef"), old.field("roleRef"), Path::new("roleRef"), errors);
+    let role = binding.field("roleRef");
+    // Kubernetes shows the names of its struct here.
+    let shown = || {
+        let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| role.text(field));
+        BadValue::Value(api::json!({"APIGroup": group, "Kind": kind, "Name": name}))
+    };
+    meta::immutable_shown(role, old.field("roleRef"), Path::new("roleRef"), shown, errors);
     validate_names(binding, errors);
 }
 

@@ -1,7 +1,10 @@
 //! The table of resources: one row per kind.
 
 use crate::strategy::{Resource, Strategy};
-use crate::{apiextensions, apps, batch, coordination, core, generic, policy, rbac, resource, scheduling, storage};
+use crate::{
+    apiextensions, apps, batch, certificates, coordination, core, generic, networking, policy, rbac, resource,
+    scheduling, storage,
+};
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
     Resource { group, version, kind, is_namespaced: false, strategy }
@@ -29,8 +32,11 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("apps", "v1", "StatefulSet", apps::STATEFUL_SET),
     namespaced("batch", "v1", "CronJob", batch::CRON_JOB),
     namespaced("batch", "v1", "Job", batch::JOB),
+    cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", certificates::SIGNING_REQUEST),
+    cluster("certificates.k8s.io", "v1", "ClusterTrustBundle", certificates::TRUST_BUNDLE),
     namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
     namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
+    cluster("networking.k8s.io", "v1", "IPAddress", networking::ADDRESS),
     namespaced("policy", "v1", "PodDisruptionBudget", policy::DISRUPTION_BUDGET),
     cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", rbac::CLUSTER_ROLE),
     cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", rbac::CLUSTER_ROLE_BINDING),
@@ -50,14 +56,18 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "v1", "ResourceQuota", generic::WITH_STATUS),
     namespaced("", "v1", "ServiceAccount", generic::NAMED),
     cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::NAMED),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", generic::WITH_GENERATION),
+    cluster(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicy",
+        generic::WITH_GENERATION_AND_STATUS_ALONE,
+    ),
     cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", generic::NAMED),
     cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::NAMED),
-    cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS),
+    cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS_ALONE),
     namespaced("apps", "v1", "ControllerRevision", generic::NAMED),
     namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
     namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
-    cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", generic::WITH_STATUS),
     namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::NAMED),
     namespaced("networking.k8s.io", "v1", "Ingress", generic::WITH_GENERATION),
     cluster("networking.k8s.io", "v1", "IngressClass", generic::NAMED),
@@ -66,7 +76,7 @@ pub static RESOURCES: &[Resource] = &[
     cluster("storage.k8s.io", "v1", "CSIDriver", generic::NAMED),
     cluster("storage.k8s.io", "v1", "CSINode", generic::NAMED),
     namespaced("storage.k8s.io", "v1", "CSIStorageCapacity", generic::NAMED),
-    cluster("storage.k8s.io", "v1", "VolumeAttachment", generic::WITH_STATUS),
+    cluster("storage.k8s.io", "v1", "VolumeAttachment", generic::WITH_STATUS_ALONE),
     cluster("storage.k8s.io", "v1", "VolumeAttributesClass", generic::NAMED),
 ];
 

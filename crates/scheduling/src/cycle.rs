@@ -2,6 +2,7 @@
 //!
 //! Follows `schedulePod` of Kubernetes' `schedule_one.go`. What becomes of the answer is the [`Scheduler`](crate::Scheduler)'s.
 
+mod evaluations;
 mod scores;
 mod search;
 
@@ -9,11 +10,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::json::Text;
-pub use scores::{Scores, score};
+pub use evaluations::Evaluation;
+pub(crate) use evaluations::{of_filters, of_scores};
+pub use scores::{Scores, score, score_remembering};
 pub use search::{Found, Search, nodes_to_find};
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::framework::{Filter, Point, PreFilter, Status};
+use crate::framework::{Dependencies, Filter, Point, PreFilter, Status};
 use crate::profile::Profile;
 
 /// What the plugins worked out about a pod before nodes are looked at.
@@ -98,6 +101,28 @@ impl<'c> Filters<'c> {
     /// What it says.
     pub fn ask(&self, node: &NodeInfo) -> Result<(), Status> {
         self.asked.iter().try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)))
+    }
+
+    /// How many of the first plugins say what can be remembered for the node, and what that depends on.
+    ///
+    /// Only the first, because the first that is against a node gives the reason. What depends on pods elsewhere changes with
+    /// every pod: remembering it would cost more than it saves.
+    pub fn rememberable(&self) -> (usize, Dependencies) {
+        let cannot = |depends: Dependencies| {
+            depends.include(Dependencies::UNKNOWN) || depends.include(Dependencies::PODS) || depends.is_empty()
+        };
+        let depends: Vec<Dependencies> = self.asked.iter().map(|asked| asked.filter.depends_on()).collect();
+        let first = depends.iter().take_while(|depends| !cannot(**depends));
+        first.fold((0, Dependencies::default()), |(count, all), depends| (count.saturating_add(1), all.and(*depends)))
+    }
+
+    /// As [`ask`](Self::ask), only some of the plugins.
+    ///
+    /// # Errors
+    /// What the first that is against the node says.
+    pub fn ask_some(&self, from: usize, to: usize, node: &NodeInfo) -> Result<(), Status> {
+        let mut some = self.asked.iter().take(to).skip(from);
+        some.try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)))
     }
 
     /// As [`ask`](Self::ask), also with the pods for which room is being made on the node: both must hold, because they may

@@ -52,6 +52,8 @@ impl Dependencies {
     pub const VOLUMES: Dependencies = Dependencies(1 << 2);
     /// Which nodes have which images, and how many nodes there are.
     pub const IMAGES: Dependencies = Dependencies(1 << 3);
+    /// Device classes, which stand for extended resources.
+    pub const CLASSES: Dependencies = Dependencies(1 << 4);
     /// Everything, and it cannot be told when it changes: never remembered.
     pub const UNKNOWN: Dependencies = Dependencies(1 << 7);
 
@@ -59,6 +61,11 @@ impl Dependencies {
     #[must_use]
     pub const fn and(self, other: Dependencies) -> Dependencies {
         Dependencies(self.0 | other.0)
+    }
+
+    /// Nothing is declared.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Whether this one is among them.

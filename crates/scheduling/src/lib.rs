@@ -15,12 +15,15 @@
 //! - [`cluster`]: nodes, pods and other objects as plugins see them.
 //! - [`queue`]: pods that wait, and what wakes them.
 //! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
-//! - [`Scheduler`] ties them together.
+//! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 
 pub mod cluster;
+mod complaints;
+pub mod config;
 pub mod cycle;
 pub mod diagnosis;
 pub mod framework;
+mod memory;
 pub mod plugins;
 pub mod preemption;
 pub mod profile;
@@ -29,6 +32,8 @@ mod random;
 mod scheduler;
 pub mod writes;
 
+pub use complaints::Complaint;
+pub use memory::Memory;
 pub use profile::Profile;
 pub use random::Random;
 pub use scheduler::{Attempt, Outcome, Placement, Scheduler, Unplaced};

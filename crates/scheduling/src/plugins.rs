@@ -31,7 +31,7 @@ use api::json::Value;
 pub use args::ArgsError;
 use matching::Matcher;
 
-use crate::framework::Plugin;
+use crate::framework::{Plugin, Point};
 use crate::profile::{Enabled, Profile};
 use crate::queue::PluginSet;
 
@@ -45,6 +45,8 @@ pub struct Registration {
     pub name: &'static str,
     /// What its score is multiplied with, unless said otherwise.
     pub weight: i64,
+    /// Where it has a say.
+    pub points: &'static [Point],
     /// Makes it from its arguments; `null` for the defaults.
     pub new: New,
 }
@@ -52,32 +54,37 @@ pub struct Registration {
 /// Makes a plugin from its arguments.
 pub type New = fn(&Value, &Matcher) -> Result<Box<dyn Plugin>, ArgsError>;
 
-const fn plugin(name: &'static str, weight: i64, new: New) -> Registration {
-    Registration { name, weight, new }
+const fn plugin(name: &'static str, weight: i64, points: &'static [Point], new: New) -> Registration {
+    Registration { name, weight, points, new }
 }
 
 /// All plugins, in the order of the default profile.
 pub const ALL: &[Registration] = &[
-    plugin(scheduling_gates::NAME, 0, scheduling_gates::new),
-    plugin(priority_sort::NAME, 0, priority_sort::new),
-    plugin(node_name::NAME, 0, node_name::new),
-    plugin(node_unschedulable::NAME, 0, node_unschedulable::new),
-    plugin(taint_toleration::NAME, 3, taint_toleration::new),
-    plugin(node_affinity::NAME, 2, node_affinity::new),
-    plugin(node_ports::NAME, 0, node_ports::new),
-    plugin(node_resources_fit::NAME, 1, node_resources_fit::new),
-    plugin(volume_restrictions::NAME, 0, volume_restrictions::new),
-    plugin(node_volume_limits::NAME, 0, node_volume_limits::new),
-    plugin(volume_binding::NAME, 1, volume_binding::new),
-    plugin(volume_zone::NAME, 0, volume_zone::new),
-    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::new),
-    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::new),
+    plugin(scheduling_gates::NAME, 0, scheduling_gates::POINTS, scheduling_gates::new),
+    plugin(priority_sort::NAME, 0, priority_sort::POINTS, priority_sort::new),
+    plugin(node_name::NAME, 0, node_name::POINTS, node_name::new),
+    plugin(node_unschedulable::NAME, 0, node_unschedulable::POINTS, node_unschedulable::new),
+    plugin(taint_toleration::NAME, 3, taint_toleration::POINTS, taint_toleration::new),
+    plugin(node_affinity::NAME, 2, node_affinity::POINTS, node_affinity::new),
+    plugin(node_ports::NAME, 0, node_ports::POINTS, node_ports::new),
+    plugin(node_resources_fit::NAME, 1, node_resources_fit::POINTS, node_resources_fit::new),
+    plugin(volume_restrictions::NAME, 0, volume_restrictions::POINTS, volume_restrictions::new),
+    plugin(node_volume_limits::NAME, 0, node_volume_limits::POINTS, node_volume_limits::new),
+    plugin(volume_binding::NAME, 1, volume_binding::POINTS, volume_binding::new),
+    plugin(volume_zone::NAME, 0, volume_zone::POINTS, volume_zone::new),
+    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::POINTS, pod_topology_spread::new),
+    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::POINTS, inter_pod_affinity::new),
     // DynamicResources has its place here: idle claims are freed before pods are deleted.
-    plugin(default_preemption::NAME, 0, default_preemption::new),
-    plugin(node_resources_balanced_allocation::NAME, 1, node_resources_balanced_allocation::new),
-    plugin(image_locality::NAME, 1, image_locality::new),
-    plugin(default_binder::NAME, 0, default_binder::new),
-    plugin(node_declared_features::NAME, 0, node_declared_features::new),
+    plugin(default_preemption::NAME, 0, default_preemption::POINTS, default_preemption::new),
+    plugin(
+        node_resources_balanced_allocation::NAME,
+        1,
+        node_resources_balanced_allocation::POINTS,
+        node_resources_balanced_allocation::new,
+    ),
+    plugin(image_locality::NAME, 1, image_locality::POINTS, image_locality::new),
+    plugin(default_binder::NAME, 0, default_binder::POINTS, default_binder::new),
+    plugin(node_declared_features::NAME, 0, node_declared_features::POINTS, node_declared_features::new),
 ];
 
 /// The bit of a plugin; none for names that are not known.

@@ -1,5 +1,7 @@
 //! A profile: which plugins decide about the pods of one scheduler name, in which order, with which weights.
 
+use std::collections::BTreeMap;
+
 use api::json::Text;
 
 use crate::framework::{Event, Plugin, Point};
@@ -14,6 +16,8 @@ pub struct Profile {
     /// How many of the nodes are looked at, in percent; nothing for Kubernetes' formula.
     pub percentage_of_nodes_to_score: Option<u32>,
     plugins: Vec<Enabled>,
+    /// The plugins of each point by their places in the list, in order.
+    order: BTreeMap<Point, Vec<usize>>,
 }
 
 /// A plugin, and where it has a say in this profile.
@@ -45,15 +49,24 @@ impl Enabled {
 impl Profile {
     /// A profile of these plugins.
     pub fn new(scheduler_name: impl Into<Text>, plugins: Vec<Enabled>) -> Self {
-        Profile { scheduler_name: scheduler_name.into(), percentage_of_nodes_to_score: None, plugins }
+        let mut places: BTreeMap<Point, Vec<(usize, usize)>> = BTreeMap::new();
+        for (index, enabled) in plugins.iter().enumerate() {
+            for (point, place) in &enabled.at {
+                places.entry(*point).or_default().push((*place, index));
+            }
+        }
+        let sorted = |mut list: Vec<(usize, usize)>| {
+            list.sort_unstable();
+            list.into_iter().map(|(_, index)| index).collect()
+        };
+        let order = places.into_iter().map(|(point, list)| (point, sorted(list))).collect();
+        Profile { scheduler_name: scheduler_name.into(), percentage_of_nodes_to_score: None, plugins, order }
     }
 
     /// The plugins of a point, in order.
     pub fn at(&self, point: Point) -> impl Iterator<Item = &Enabled> {
-        let place = |enabled: &Enabled| enabled.at.iter().find(|(at, _)| *at == point).map(|(_, place)| *place);
-        let mut here: Vec<(usize, &Enabled)> = self.plugins.iter().filter_map(|it| Some((place(it)?, it))).collect();
-        here.sort_by_key(|(place, _)| *place);
-        here.into_iter().map(|(_, enabled)| enabled)
+        let order = self.order.get(&point).map(Vec::as_slice).unwrap_or_default();
+        order.iter().filter_map(|index| self.plugins.get(*index))
     }
 
     /// All plugins.

@@ -12,9 +12,11 @@ use matching::Matcher;
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
 use crate::cluster::{Cluster, PodInfo, Shapes};
+use crate::complaints;
 use crate::cycle::{self, Search};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Point, Status};
+use crate::memory::Memory;
 use crate::plugins;
 use crate::preemption::{Nomination, PostFilter};
 use crate::profile::Profile;
@@ -32,6 +34,8 @@ pub struct Scheduler {
     random: Random,
     /// Where in the order of nodes the next search begins.
     start: usize,
+    /// Answers about nodes, by shape.
+    memory: Memory,
     /// Pods that were given a node and are being bound.
     binding: HashMap<Text, Binding>,
 }
@@ -52,6 +56,7 @@ impl Scheduler {
             profiles,
             random: Random::new(seed),
             start: 0,
+            memory: Memory::default(),
             binding: HashMap::new(),
         }
     }
@@ -93,7 +98,7 @@ impl Scheduler {
             let mut attempt = Attempt::new(&queued);
             attempt.outcome = match self.place(&queued, &mut attempt) {
                 Ok(placement) => Outcome::Scheduled(placement),
-                Err(failure) => self.put_back(queued, failure, now),
+                Err(failure) => self.put_back(queued, failure, &mut attempt, now),
             };
             return Some(attempt);
         }
@@ -124,15 +129,22 @@ impl Scheduler {
             return Err(Failure::NoNodes);
         }
         let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
-        let found = Search { profile, cluster: &self.cluster, start: self.start }.run(pod).map_err(Failure::Error)?;
+        let search = Search { profile, cluster: &self.cluster, start: self.start };
+        let found = search.run_remembering(pod, &mut self.memory).map_err(Failure::Error)?;
         attempt.evaluated_nodes = found.evaluated;
         attempt.feasible_nodes = found.feasible.len();
+        attempt.evaluations = cycle::of_filters(&found);
         let next_start = self.start.saturating_add(found.evaluated);
         let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
         let best = match found.feasible.as_slice() {
             [] => return Err(Failure::NoFit(Box::new(found.diagnosis), next_start)),
             [only] => vec![*only],
-            several => cycle::score(profile, pod, &self.cluster, several).map_err(Failure::Error)?.best(),
+            several => {
+                let scores = cycle::score_remembering(profile, pod, &self.cluster, several, &mut self.memory);
+                let scores = scores.map_err(Failure::Error)?;
+                attempt.evaluations.extend(cycle::of_scores(&scores));
+                scores.best()
+            }
         };
         let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));
         let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
@@ -155,7 +167,7 @@ impl Scheduler {
     }
 
     /// Puts a pod back into the queue, after an attempt to make room for it.
-    fn put_back(&mut self, queued: QueuedPod, failure: Failure, now: Duration) -> Outcome {
+    fn put_back(&mut self, mut queued: QueuedPod, failure: Failure, attempt: &mut Attempt, now: Duration) -> Outcome {
         match failure {
             Failure::NoNodes => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
@@ -168,6 +180,8 @@ impl Scheduler {
             }
             Failure::NoFit(mut diagnosis, next_start) => {
                 self.start = next_start;
+                attempt.complaints =
+                    complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
                 let (nomination, keeps_nomination) = self.make_room(&queued.pod, &mut diagnosis);
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);

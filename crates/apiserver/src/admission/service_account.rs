@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::json::{Object, Value};
 
+use crate::authorization::node::References;
 use crate::http::status::{Failure, Result};
 use crate::objects::metadata;
 use crate::random;
@@ -26,7 +27,7 @@ const EXPIRATION_SECONDS: i64 = 3607;
 /// 403 if the account does not exist.
 pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     if pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
-        return Ok(());
+        return validate_mirror(pod);
     }
     let (pod_name, namespace) = (super::shown_name(pod).to_owned(), metadata::text(pod, "namespace").to_owned());
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
@@ -64,6 +65,25 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
         spec.insert("imagePullSecrets", secrets.clone());
     }
     Ok(())
+}
+
+/// Mirror pods show what a node runs by itself, without the cluster.
+fn validate_mirror(pod: &Value) -> Result<()> {
+    let named = References::of_pod(pod);
+    let volumes = pod.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap_or_default();
+    let mut sources = volumes
+        .iter()
+        .flat_map(|volume| volume.at(&["projected", "sources"]).and_then(Value::as_array).unwrap_or_default());
+    let why = if !named.service_account.is_empty() {
+        "a mirror pod may not reference service accounts"
+    } else if !named.secrets.is_empty() {
+        "a mirror pod may not reference secrets"
+    } else if sources.any(|source| source.get("serviceAccountToken").is_some_and(|it| !it.is_null())) {
+        "a mirror pod may not use ServiceAccountToken volume projections"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::forbidden("", "pods", super::shown_name(pod), why))
 }
 
 fn mount_token(spec: &mut Object) {

@@ -1,18 +1,14 @@
-//! Roles and bindings in the form in which they are asked.
+//! One rule of a role: what it allows, what it covers, and how refusals show it.
+//!
+//! Follows Kubernetes' `pkg/apis/rbac/v1/evaluation_helpers.go` and `component-helpers/auth/rbac/validation`.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
+use api::go_text::quote;
 use api::json::Value;
-use api::labels::Selector;
 
-use super::{Request, resource_of, texts};
-use crate::identity::User;
-use crate::objects::metadata;
-use crate::storage::cache::{Cache, ResourceCache};
+use super::Request;
 
 /// What a role allows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct Rule {
     /// Verbs.
     pub verbs: Vec<String>,
@@ -27,291 +23,174 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads a rule.
+    /// Reads a rule; none if a part of it cannot be read: without its names a rule would allow more than it says.
     #[must_use]
-    pub fn from_value(value: &Value) -> Self {
-        Self {
-            verbs: texts(value, "verbs"),
-            groups: texts(value, "apiGroups"),
-            resources: texts(value, "resources"),
-            names: texts(value, "resourceNames"),
-            paths: texts(value, "nonResourceURLs"),
-        }
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let texts = |field: &str| match value.get(field) {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(Value::Array(list)) => list.iter().map(|it| it.as_str().map(ToOwned::to_owned)).collect(),
+            Some(_) => None,
+        };
+        Some(Self {
+            verbs: texts("verbs")?,
+            groups: texts("apiGroups")?,
+            resources: texts("resources")?,
+            names: texts("resourceNames")?,
+            paths: texts("nonResourceURLs")?,
+        })
     }
 
-    fn allows(&self, request: &Request<'_>) -> bool {
+    /// The rules of a role; those that cannot be read allow nothing.
+    #[must_use]
+    pub(crate) fn of_role(role: &Value) -> Vec<Self> {
+        let rules = role.get("rules").and_then(Value::as_array).unwrap_or_default();
+        rules.iter().filter_map(Self::from_value).collect()
+    }
+
+    /// Everything there is, in two rules.
+    pub(crate) fn everything() -> Vec<Self> {
+        let all = || vec!["*".to_owned()];
+        let on_resources = Self { verbs: all(), groups: all(), resources: all(), ..Self::default() };
+        vec![on_resources, Self { verbs: all(), paths: all(), ..Self::default() }]
+    }
+
+    pub(super) fn allows(&self, request: &Request<'_>) -> bool {
         match request {
             Request::Path { verb, path } => has(&self.verbs, verb) && self.paths.iter().any(|it| covers_path(it, path)),
             Request::Resource { verb, target } => {
                 has(&self.verbs, verb)
                     && has(&self.groups, &target.group)
-                    && covers_resource(&self.resources, &resource_of(target))
-                    && (self.names.is_empty() || self.names.contains(&target.name))
+                    && covers_resource(&self.resources, &target.resource, target.first_subresource())
+                    && (self.names.is_empty() || self.names.iter().any(|name| name == target.asked_name()))
             }
         }
     }
 
     /// Whether this rule allows everything that a simple one (one verb, group, resource and name or path) does.
-    fn covers(&self, one: &Rule) -> bool {
+    pub(super) fn covers(&self, one: &Rule) -> bool {
         let first = |list: &[String]| list.first().cloned().unwrap_or_default();
         if !has(&self.verbs, &first(&one.verbs)) {
             return false;
         }
         if let Some(path) = one.paths.first() {
-            return self.paths.iter().any(|it| covers_path(it, path));
+            return self.names.is_empty() && self.paths.iter().any(|it| covers_path(it, path));
         }
         let name_covered = self.names.is_empty() || one.names.first().is_some_and(|name| self.names.contains(name));
+        let resource = first(&one.resources);
+        let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
         has(&self.groups, &first(&one.groups))
-            && covers_resource(&self.resources, &first(&one.resources))
+            && covers_resource(&self.resources, resource, subresource)
             && name_covered
     }
 
     /// The rule as many simple ones.
-    fn split(&self) -> Vec<Rule> {
+    pub(super) fn split(&self) -> Vec<Rule> {
+        let one = |text: &str| vec![text.to_owned()];
         let mut simple = Vec::new();
-        for verb in &self.verbs {
-            for path in &self.paths {
-                simple.push(Rule { verbs: vec![verb.clone()], paths: vec![path.clone()], ..Rule::default() });
-            }
-            for group in &self.groups {
-                for resource in &self.resources {
-                    let rule = Rule {
-                        verbs: vec![verb.clone()],
-                        groups: vec![group.clone()],
-                        resources: vec![resource.clone()],
-                        ..Rule::default()
-                    };
+        for group in &self.groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    let rule =
+                        Rule { verbs: one(verb), groups: one(group), resources: one(resource), ..Rule::default() };
                     if self.names.is_empty() {
                         simple.push(rule);
                     } else {
-                        simple.extend(self.names.iter().map(|name| Rule { names: vec![name.clone()], ..rule.clone() }));
+                        simple.extend(self.names.iter().map(|name| Rule { names: one(name), ..rule.clone() }));
                     }
                 }
+            }
+        }
+        for path in &self.paths {
+            for verb in &self.verbs {
+                simple.push(Rule { verbs: one(verb), paths: one(path), ..Rule::default() });
             }
         }
         simple
     }
 }
 
+/// Simple rules as refusals list them: those of one resource as one, sorted.
+pub(crate) fn show_all(simple: Vec<Rule>) -> Vec<String> {
+    let mut compact: Vec<Rule> = Vec::new();
+    for rule in simple {
+        let same = |it: &&mut Rule| {
+            rule.paths.is_empty()
+                && it.paths.is_empty()
+                && (&it.groups, &it.resources, &it.names) == (&rule.groups, &rule.resources, &rule.names)
+        };
+        match compact.iter_mut().find(same) {
+            Some(known) => known.verbs.extend(rule.verbs),
+            None => compact.push(rule),
+        }
+    }
+    let mut lines: Vec<String> = compact.iter().map(show).collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+fn show(rule: &Rule) -> String {
+    let lists = [
+        ("APIGroups", &rule.groups),
+        ("Resources", &rule.resources),
+        ("ResourceNames", &rule.names),
+        ("NonResourceURLs", &rule.paths),
+        ("Verbs", &rule.verbs),
+    ];
+    let parts = lists.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| {
+        let items: Vec<String> = list.iter().map(|item| quote(item)).collect();
+        format!("{name}:[{}]", items.join(" "))
+    });
+    format!("{{{}}}", parts.collect::<Vec<_>>().join(", "))
+}
+
 fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|it| it == "*" || it == wanted)
 }
 
-fn covers_resource(list: &[String], wanted: &str) -> bool {
+/// Whether a list names a resource, or a part of it: `*` is everything, `*/scale` every part of that name.
+fn covers_resource(list: &[String], resource: &str, subresource: &str) -> bool {
     list.iter().any(|it| {
         it == "*"
-            || it == wanted
-            || it.strip_prefix("*/").is_some_and(|sub| wanted.split_once('/').is_some_and(|(_, it)| it == sub))
+            || match it.split_once('/') {
+                None => subresource.is_empty() && it == resource,
+                Some((of, part)) => !subresource.is_empty() && part == subresource && (of == "*" || of == resource),
+            }
     })
 }
 
 fn covers_path(rule: &str, path: &str) -> bool {
-    rule == path || rule.strip_suffix('*').is_some_and(|start| path.starts_with(start))
+    rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
-/// Who gets the rules of a role.
-#[derive(Debug)]
-struct Binding {
-    name: String,
-    /// Empty for the whole cluster.
-    namespace: String,
-    role: (String, String, String),
-    subjects: Vec<Subject>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Someone whom a binding names.
-#[derive(Debug)]
-struct Subject {
-    kind: &'static str,
-    /// The user or the group.
-    who: String,
-    /// As reasons show it.
-    shown: String,
-}
-
-impl Subject {
-    fn is(&self, user: &User) -> bool {
-        if self.kind == "Group" { user.is_in(&self.who) } else { user.name == self.who }
-    }
-}
-
-/// All roles and bindings, as of some change.
-#[derive(Debug, Default)]
-pub(super) struct Rules {
-    versions: [u64; 4],
-    /// By kind, namespace and name.
-    roles: HashMap<(String, String, String), Vec<Rule>>,
-    bindings: Vec<Binding>,
-}
-
-const GROUP: &str = "/registry/rbac.authorization.k8s.io";
-
-/// Where roles and bindings are, looked up once.
-pub(super) struct Sources([Arc<ResourceCache>; 4]);
-
-impl Sources {
-    pub(super) fn of(cache: &Cache) -> Self {
-        let plurals = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
-        Self(plurals.map(|plural| cache.resource(&format!("{GROUP}/{plural}/"))))
+    #[test]
+    fn a_rule_that_cannot_be_read_is_no_rule() {
+        let rule = |text: &str| Rule::from_value(&api::json::parse(text.as_bytes()).unwrap());
+        assert!(rule(r#"{"verbs": ["get"], "resourceNames": null}"#).is_some());
+        assert_eq!(rule(r#"{"verbs": ["get"], "resourceNames": [1]}"#), None);
+        assert_eq!(rule(r#"{"verbs": ["get"], "resourceNames": "a"}"#), None);
     }
 
-    /// Numbers that change whenever a role or binding does.
-    pub(super) fn versions(&self) -> [u64; 4] {
-        self.0.each_ref().map(|cache| cache.change_count())
-    }
-}
-
-impl Rules {
-    pub(super) fn is_at(&self, versions: [u64; 4]) -> bool {
-        self.versions == versions
+    #[track_caller]
+    fn check(list: &[&str], wanted: &str, covered: bool) {
+        let list: Vec<String> = list.iter().map(|it| (*it).to_owned()).collect();
+        let (resource, part) = wanted.split_once('/').unwrap_or((wanted, ""));
+        assert_eq!(covers_resource(&list, resource, part), covered);
     }
 
-    pub(super) fn read(cache: &Cache, versions: [u64; 4]) -> Self {
-        let objects = |plural: &str| {
-            let prefix = format!("{GROUP}/{plural}/");
-            let snapshot = cache.resource(&prefix).list(&prefix, None, 0, |_, _| true);
-            snapshot.objects.into_iter().map(|(_, object)| object.decode()).collect::<Vec<_>>()
-        };
-        let mut rules = Self { versions, ..Self::default() };
-        let cluster_roles = objects("clusterroles");
-        for role in &cluster_roles {
-            let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array);
-            let own = match selectors {
-                Some(selectors) => {
-                    let selectors: Vec<Selector> = selectors.iter().filter_map(selector).collect();
-                    aggregate(&cluster_roles, &selectors, 0)
-                }
-                None => rules_of(role),
-            };
-            rules.roles.insert(("ClusterRole".to_owned(), String::new(), metadata::text(role, "name").to_owned()), own);
-        }
-        for role in objects("roles") {
-            let (namespace, name) = (metadata::text(&role, "namespace"), metadata::text(&role, "name"));
-            rules.roles.insert(("Role".to_owned(), namespace.to_owned(), name.to_owned()), rules_of(&role));
-        }
-        rules.bindings.extend(objects("clusterrolebindings").iter().map(binding));
-        rules.bindings.extend(objects("rolebindings").iter().map(binding));
-        rules
+    #[test]
+    fn stars_stand_for_resources_or_for_those_with_a_part() {
+        check(&["*"], "pods", true);
+        check(&["*"], "pods/status", true);
+        check(&["pods"], "pods/status", false);
+        check(&["pods/status"], "pods", false);
+        check(&["*/scale"], "deployments/scale", true);
+        check(&["*/scale"], "*/scale", true);
+        check(&["*/scale"], "deployments", false);
+        check(&["pods/*"], "pods/status", false);
     }
-
-    pub(super) fn allow(&self, user: &User, request: &Request<'_>) -> bool {
-        let namespace = match request {
-            Request::Resource { target, .. } => target.namespace.as_str(),
-            Request::Path { .. } => "",
-        };
-        self.for_user(user, namespace).any(|rule| rule.allows(request))
-    }
-
-    fn for_user<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = &'a Rule> {
-        let bindings = self.bindings.iter().filter(move |binding| {
-            let in_scope = binding.namespace.is_empty() || binding.namespace == namespace;
-            in_scope && binding.subjects.iter().any(|subject| subject.is(user))
-        });
-        bindings.filter_map(|binding| self.roles.get(&binding.role)).flatten()
-    }
-
-    /// The binding that lets a request pass, in Kubernetes' words.
-    pub(super) fn reason(&self, user: &User, request: &Request<'_>) -> Option<String> {
-        let namespace = match request {
-            Request::Resource { target, .. } => target.namespace.as_str(),
-            Request::Path { .. } => "",
-        };
-        self.bindings.iter().find_map(|binding| {
-            let in_scope = binding.namespace.is_empty() || binding.namespace == namespace;
-            let subject = binding.subjects.iter().find(|subject| in_scope && subject.is(user))?;
-            let rules = self.roles.get(&binding.role)?;
-            rules.iter().any(|rule| rule.allows(request)).then(|| {
-                let (kind, name) = if binding.namespace.is_empty() {
-                    ("ClusterRoleBinding", binding.name.clone())
-                } else {
-                    ("RoleBinding", format!("{}/{}", binding.name, binding.namespace))
-                };
-                let (role_kind, _, role) = &binding.role;
-                format!(
-                    "RBAC: allowed by {kind} \"{name}\" of {role_kind} \"{role}\" to {} \"{}\"",
-                    subject.kind, subject.shown
-                )
-            })
-        })
-    }
-
-    pub(super) fn of_user(&self, user: &User, namespace: &str) -> Vec<Rule> {
-        self.for_user(user, namespace).cloned().collect()
-    }
-
-    pub(super) fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
-        let held: Vec<&Rule> = self.for_user(user, namespace).collect();
-        let simple = granted.iter().flat_map(Rule::split);
-        simple.filter(|one| !held.iter().any(|rule| rule.covers(one))).collect()
-    }
-
-    pub(super) fn of_role(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Rule>> {
-        let namespace = if kind == "ClusterRole" { "" } else { namespace };
-        self.roles.get(&(kind.to_owned(), namespace.to_owned(), name.to_owned())).cloned()
-    }
-}
-
-fn rules_of(role: &Value) -> Vec<Rule> {
-    let rules = role.get("rules").and_then(Value::as_array).unwrap_or_default();
-    rules.iter().map(Rule::from_value).collect()
-}
-
-fn selector(value: &Value) -> Option<Selector> {
-    let selector: api::meta::v1::LabelSelector = api::json::from_value(value).ok()?;
-    selector.to_selector().ok()
-}
-
-/// The rules of all roles that a selector chooses; roles may aggregate roles that aggregate.
-fn aggregate(roles: &[Value], selectors: &[Selector], depth: usize) -> Vec<Rule> {
-    /// Deeper than any that Kubernetes ships; a circle ends here.
-    const DEPTH_MAX: usize = 8;
-    let nothing = api::json::Object::new();
-    let chosen = roles.iter().filter(|role| {
-        let labels = metadata::labels(role).unwrap_or(&nothing);
-        selectors.iter().any(|selector| selector.matches(labels))
-    });
-    let mut rules: Vec<Rule> = Vec::new();
-    for role in chosen {
-        let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array);
-        let more = match selectors {
-            Some(selectors) if depth < DEPTH_MAX => {
-                let selectors: Vec<Selector> = selectors.iter().filter_map(selector).collect();
-                aggregate(roles, &selectors, depth.saturating_add(1))
-            }
-            _ => rules_of(role),
-        };
-        for rule in more {
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
-        }
-    }
-    rules
-}
-
-fn binding(value: &Value) -> Binding {
-    let namespace = metadata::text(value, "namespace").to_owned();
-    let kind = value.str_at(&["roleRef", "kind"]).unwrap_or_default().to_owned();
-    let name = value.str_at(&["roleRef", "name"]).unwrap_or_default().to_owned();
-    let role_namespace = if kind == "ClusterRole" { String::new() } else { namespace.clone() };
-    let subjects = value.get("subjects").and_then(Value::as_array).unwrap_or_default().iter();
-    let subjects = subjects.filter_map(|subject| {
-        let name = subject.str_at(&["name"]).unwrap_or_default().to_owned();
-        match subject.str_at(&["kind"])? {
-            "User" => Some(Subject { kind: "User", who: name.clone(), shown: name }),
-            "Group" => Some(Subject { kind: "Group", who: name.clone(), shown: name }),
-            "ServiceAccount" => {
-                // Without a namespace it is an account of the binding's own.
-                let given = subject.str_at(&["namespace"]).unwrap_or_default();
-                let account_namespace = if given.is_empty() { namespace.as_str() } else { given };
-                let who = format!("system:serviceaccount:{account_namespace}:{name}");
-                let shown = format!("{name}/{account_namespace}");
-                (!account_namespace.is_empty()).then_some(Subject { kind: "ServiceAccount", who, shown })
-            }
-            _ => None,
-        }
-    });
-    let subjects = subjects.collect();
-    let own = metadata::text(value, "name").to_owned();
-    Binding { name: own, namespace, role: (kind, role_namespace, name), subjects }
 }

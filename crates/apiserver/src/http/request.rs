@@ -7,6 +7,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::http::status::{Failure, Result};
+use crate::objects::field_selectors;
 
 /// The parameters of a query.
 #[derive(Debug, Clone, Default)]
@@ -108,6 +109,50 @@ pub struct Target {
     pub name: String,
     /// The part of the object, empty for all of it.
     pub subresource: String,
+    /// Fields, and the values to which a request for a collection is limited by its selector.
+    pub fields: Vec<(String, String)>,
+}
+
+impl Target {
+    /// What a check is about that is made without a request of its own.
+    #[must_use]
+    pub fn of_check(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            verb: None,
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: String::new(),
+            fields: Vec::new(),
+        }
+    }
+
+    /// The object that rights are asked for: a list or watch of one name is about the object of that name.
+    #[must_use]
+    pub fn asked_name(&self) -> &str {
+        if !self.name.is_empty() || !matches!(self.verb, Some(Verb::List | Verb::Watch)) {
+            return &self.name;
+        }
+        let selected = self.fields.iter().find(|(field, _)| field == "metadata.name").map(|(_, value)| value.as_str());
+        selected.filter(|name| api::names::path_segment(name).is_empty()).unwrap_or_default()
+    }
+
+    /// Whether a request for a collection is limited to one value of a field.
+    #[must_use]
+    pub fn is_limited_to(&self, field: &str, value: &str) -> bool {
+        self.fields.iter().any(|(it, found)| it == field && found == value)
+    }
+
+    /// The part of the object as rules name it: of a request without what follows it in the path.
+    #[must_use]
+    pub fn first_subresource(&self) -> &str {
+        match self.verb {
+            Some(_) => self.subresource.split('/').next().unwrap_or_default(),
+            None => &self.subresource,
+        }
+    }
 }
 
 /// Where a path leads.
@@ -162,6 +207,9 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Route {
         Method::DELETE => Some(Verb::Delete),
         _ => None,
     };
+    // Kubernetes: the old paths of watches are not limited by selectors.
+    let is_collection = matches!(verb, Some(Verb::List | Verb::Watch | Verb::DeleteCollection)) && !old_watch;
+    let fields = if is_collection { field_selectors::equalities(query.get("fieldSelector")) } else { Vec::new() };
     Route::Resource(Box::new(Target {
         verb,
         group: group.to_owned(),
@@ -170,6 +218,7 @@ pub fn route(method: &Method, path: &str, query: &Query) -> Route {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource,
+        fields,
     }))
 }
 
@@ -210,6 +259,24 @@ mod tests {
         check(Method::OPTIONS, "/api/v1/nodes", "- |v1|nodes|||");
         check(Method::GET, "/apis/apps/v1", "other");
         check(Method::GET, "/healthz", "other");
+    }
+
+    #[track_caller]
+    fn check_name(path: &str, expected: &str) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let Route::Resource(target) = route(&Method::GET, path, &Query::parse(query)) else { panic!("no resource") };
+        assert_eq!(target.asked_name(), expected);
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_about_that_object() {
+        check_name("/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Db", "b");
+        check_name("/api/v1/pods?watch=1&fieldSelector=spec.nodeName=n,metadata.name==b", "b");
+        check_name("/api/v1/pods?fieldSelector=metadata.name!=b", "");
+        check_name("/api/v1/pods?fieldSelector=metadata.name=a/b", "");
+        check_name("/api/v1/pods?fieldSelector=metadata.name=b,nonsense", "");
+        check_name("/api/v1/watch/pods?fieldSelector=metadata.name=b", "");
+        check_name("/api/v1/namespaces/a/pods/c?fieldSelector=metadata.name=b", "c");
     }
 
     #[test]

@@ -1,72 +1,38 @@
-//! The subject of a client certificate: as much of DER as that needs.
+//! The user that a client certificate names.
 //!
-//! The chain has been verified by TLS before anyone looks in here.
+//! The chain has been verified by TLS before anyone looks in here. Follows Kubernetes'
+//! `authentication/request/x509`: name, uid and groups, and the certificate's fingerprint as the credential.
+
+use api::x509;
 
 use super::User;
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const VERSION: u8 = 0xa0;
-/// 2.5.4.3
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// 2.5.4.10
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// A certificate that does not say clearly whom it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the subject of the certificate cannot be read")]
+pub struct UnreadableCertificate;
 
-/// The user that a certificate names: its common name, in the groups of its organizations.
-#[must_use]
-pub fn subject(certificate: &[u8]) -> Option<User> {
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut rest, _) = element(certificate)?;
-    // Version (optional), serial number, signature algorithm, issuer and validity stand before the subject.
-    if rest.first() == Some(&VERSION) {
-        rest = element(rest)?.2;
-    }
-    for _ in 0..4 {
-        rest = element(rest)?.2;
-    }
-    let (tag, mut names, _) = element(rest)?;
-    if tag != SEQUENCE {
-        return None;
-    }
-    let (mut name, mut groups) = (None, Vec::new());
-    while !names.is_empty() {
-        let (tag, mut set, after) = element(names)?;
-        names = after;
-        if tag != SET {
-            return None;
-        }
-        while !set.is_empty() {
-            let (_, attribute, after) = element(set)?;
-            set = after;
-            let (tag, kind, value) = element(attribute)?;
-            let text = String::from_utf8(element(value)?.1.to_vec()).ok()?;
-            match kind {
-                _ if tag != OBJECT_IDENTIFIER => return None,
-                COMMON_NAME => name = Some(text),
-                ORGANIZATION => groups.push(text),
-                _ => {}
-            }
-        }
-    }
-    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-    Some(User::authenticated(name?, &groups))
-}
-
-/// Tag and content of the first element, and what follows it.
-pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, mut rest) = rest.split_first()?;
-    let length = if first < 0x80 {
-        usize::from(first)
-    } else {
-        let count = usize::from(first & 0x7f);
-        let (digits, after) = rest.split_at_checked(count)?;
-        rest = after;
-        digits.iter().try_fold(0_usize, |length, digit| length.checked_mul(256)?.checked_add(usize::from(*digit)))?
+/// The user that a certificate names: its common name, in the groups of its organizations; none if it has no name.
+///
+/// # Errors
+/// [`UnreadableCertificate`]: then it is not the same as none.
+pub fn subject(certificate: &[u8]) -> Result<Option<User>, UnreadableCertificate> {
+    let names = x509::certificate_subject(certificate).ok_or(UnreadableCertificate)?;
+    let uid = match names.uids.as_slice() {
+        [] => "",
+        [uid] if !uid.is_empty() => uid,
+        _ => return Err(UnreadableCertificate),
     };
-    let (content, after) = rest.split_at_checked(length)?;
-    Some((tag, content, after))
+    if names.common_name.is_empty() {
+        return Ok(None);
+    }
+    let groups: Vec<&str> = names.organizations.iter().map(String::as_str).collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let digits: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut user = User { uid: uid.to_owned(), ..User::authenticated(names.common_name, &groups) };
+    let credential = "authentication.kubernetes.io/credential-id".to_owned();
+    user.extra.insert(credential, vec![format!("X509SHA256={digits}")]);
+    Ok(Some(user))
 }
 
 #[cfg(test)]
@@ -79,11 +45,13 @@ mod tests {
         let authority = Authority::generate().unwrap();
         let pair = authority.client("system:admin", "system:masters").unwrap();
         let der = pair.certificate_der().unwrap();
-        let user = subject(&der).unwrap();
+        let user = subject(&der).unwrap().unwrap();
         assert_eq!(user.name, "system:admin");
         assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+        let id = &user.extra["authentication.kubernetes.io/credential-id"][0];
+        assert_eq!(id.len(), "X509SHA256=".len() + 64);
         for cut in 0..der.len().min(200) {
-            assert_eq!(subject(&der[..cut]), None);
+            assert_eq!(subject(&der[..cut]), Err(UnreadableCertificate));
         }
     }
 }

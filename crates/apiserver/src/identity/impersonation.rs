@@ -5,11 +5,12 @@
 //! under the verb `impersonate`. The first mode that allows it wins; if none does, the first refusal is the answer.
 //! Follows Kubernetes' `endpoints/filters/impersonation` (KEP-5284).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 
 use api::go_text::quote;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::User;
@@ -29,14 +30,18 @@ const MANY: usize = 4;
 /// # Errors
 /// 400 if they name something but no user.
 pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    let mut user = User { name: text("impersonate-user"), uid: text("impersonate-uid"), ..User::default() };
+    let first = |name: &str| headers.get(name).map(|value| text(name, value)).transpose();
+    let mut user = User {
+        name: first("impersonate-user")?.unwrap_or_default(),
+        uid: first("impersonate-uid")?.unwrap_or_default(),
+        ..User::default()
+    };
     let groups = headers.get_all("impersonate-group").iter();
-    user.groups = groups.filter_map(|value| value.to_str().ok()).map(ToOwned::to_owned).collect();
+    user.groups = groups.map(|value| text("impersonate-group", value)).collect::<Result<_>>()?;
     for (name, value) in headers {
         let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) else { continue };
-        let key = percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), |key| key.into_owned());
-        user.extra.entry(key).or_default().extend(value.to_str().ok().map(ToOwned::to_owned));
+        let key = unescape(key).ok_or_else(|| unreadable(name.as_str()))?;
+        user.extra.entry(key).or_default().push(text(name.as_str(), value)?);
     }
     if !user.name.is_empty() {
         return Ok(Some(user));
@@ -45,6 +50,27 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
         return Ok(None);
     }
     Err(Failure::bad_request(format!("requested {} without impersonating a user name", go_syntax(&user))))
+}
+
+/// A header's value. What cannot be read is refused: taken for absent, it would leave the request to who sends it.
+fn text(name: &str, value: &HeaderValue) -> Result<String> {
+    String::from_utf8(value.as_bytes().to_vec()).map_err(|_| unreadable(name))
+}
+
+fn unreadable(name: &str) -> Box<Failure> {
+    Failure::bad_request(format!("the header {name} is not UTF-8"))
+}
+
+/// The key of an extra value; one with a broken escape stands for itself. None if it is not UTF-8.
+fn unescape(key: &str) -> Option<String> {
+    let broken = |(at, _): (usize, &str)| {
+        let digits = key.get(at.saturating_add(1)..at.saturating_add(3));
+        !digits.is_some_and(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()))
+    };
+    if key.match_indices('%').any(broken) {
+        return Some(key.to_owned());
+    }
+    Some(percent_decode_str(key).decode_utf8().ok()?.into_owned())
 }
 
 /// The user as Go prints its struct.
@@ -69,7 +95,7 @@ fn go_syntax(user: &User) -> String {
 
 /// A way of acting as someone else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     /// A service account as the node that it runs on.
     AssociatedNode,
     /// Any node.
@@ -130,20 +156,49 @@ fn node_of(user: &str) -> Option<&str> {
     user.strip_prefix("system:node:").filter(|name| api::names::is_dns_subdomain(name))
 }
 
+/// So many users are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// Which mode let whom act as someone else the last time: it is tried first, and its refusal is the one to tell.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<HashMap<String, Mode>>);
+
+impl Memory {
+    fn of(&self, requester: &User) -> Option<Mode> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&requester.name).copied()
+    }
+
+    fn remember(&self, requester: &User, mode: Mode) {
+        let mut modes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if modes.len() >= REMEMBERED_MAX {
+            modes.clear();
+        }
+        modes.insert(requester.name.clone(), mode);
+    }
+}
+
 /// The user that `requester` acts as for one request.
 ///
 /// # Errors
 /// 403 if they may not.
 pub(crate) fn impersonate(
     authorizer: &Authorizer,
+    memory: &Memory,
     requester: &User,
     wanted: &User,
     request: Request<'_>,
 ) -> Result<User> {
+    let last = memory.of(requester);
+    let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
     let mut refusal = None;
-    for mode in MODES.into_iter().filter(|mode| mode.applies(requester, wanted)) {
+    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(requester, wanted)) {
         match (Check { authorizer, requester, mode }).run(wanted, request) {
-            Ok(user) => return Ok(user),
+            Ok(user) => {
+                if Some(mode) != last {
+                    memory.remember(requester, mode);
+                }
+                return Ok(user);
+            }
             Err(failure) => refusal = refusal.or(Some(failure)),
         }
     }
@@ -194,21 +249,12 @@ impl Check<'_> {
         if self.mode.is_constrained() { AUTHENTICATION } else { "" }
     }
 
-    fn target(group: &str, resource: &str, namespace: &str, name: &str) -> Target {
-        Target {
-            verb: None,
-            group: group.to_owned(),
-            version: "v1".to_owned(),
-            resource: resource.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            subresource: String::new(),
-        }
+    fn check(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<()> {
+        self.check_target(&Target::of_check(group, resource, namespace, name))
     }
 
-    fn check(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<()> {
-        let target = Self::target(group, resource, namespace, name);
-        self.authorizer.authorize(self.requester, Request::Resource { verb: &self.mode.verb(), target: &target })
+    fn check_target(&self, target: &Target) -> Result<()> {
+        self.authorizer.authorize(self.requester, Request::Resource { verb: &self.mode.verb(), target })
     }
 
     fn check_name(&self, user: &mut User) -> Result<()> {
@@ -233,12 +279,9 @@ impl Check<'_> {
 
     /// A refusal that no right helps against.
     fn never(&self, group: &str, resource: &str, name: &str, why: &str) -> Box<Failure> {
-        let target = Self::target(group, resource, "", name);
+        let target = Target::of_check(group, resource, "", name);
         let verb = self.mode.verb();
-        let mut failure =
-            crate::authorization::refusal(self.requester, &Request::Resource { verb: &verb, target: &target });
-        failure.message = format!("{}: {why}", failure.message);
-        failure
+        crate::authorization::refusal(self.requester, &Request::Resource { verb: &verb, target: &target }, why)
     }
 
     fn check_groups(&self, groups: &[String]) -> Result<()> {
@@ -265,17 +308,22 @@ impl Check<'_> {
             }
             let count = extra.values().map(Vec::len).fold(0, usize::saturating_add);
             let many = extra.len() >= MANY || count >= MANY;
-            if many && self.check(AUTHENTICATION, "userextras/*", "", "*").is_ok() {
+            if many && self.check_extra_value("*", "*").is_ok() {
                 return Ok(());
             }
         }
         for (key, values) in extra {
-            let resource = format!("userextras/{key}");
             for value in values {
-                self.check(AUTHENTICATION, &resource, "", value)?;
+                self.check_extra_value(key, value)?;
             }
         }
         Ok(())
+    }
+
+    fn check_extra_value(&self, key: &str, value: &str) -> Result<()> {
+        let mut target = Target::of_check(AUTHENTICATION, "userextras", "", value);
+        key.clone_into(&mut target.subresource);
+        self.check_target(&target)
     }
 }
 
@@ -308,6 +356,29 @@ mod tests {
             (name.parse::<http::HeaderName>().unwrap(), value.parse::<http::HeaderValue>().unwrap())
         };
         lines.iter().map(parse).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_absent() {
+        let umlaut = headers(&[("Impersonate-User", "jürgen")]);
+        assert_eq!(wanted(&umlaut).unwrap().unwrap().name, "jürgen");
+        for name in ["Impersonate-User", "Impersonate-Uid", "Impersonate-Group", "Impersonate-Extra-a"] {
+            let mut all = headers(&[("Impersonate-User", "jane")]);
+            let name = name.parse::<http::HeaderName>().unwrap();
+            all.insert(name, HeaderValue::from_bytes(b"j\xfcrgen").unwrap());
+            assert_eq!(wanted(&all).unwrap_err().code, 400);
+        }
+        let key = headers(&[("Impersonate-User", "jane"), ("Impersonate-Extra-%ff", "v")]);
+        assert_eq!(wanted(&key).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn keys_with_broken_escapes_stand_for_themselves() {
+        for (key, expected) in
+            [("a%20b", "a b"), ("a%2fb", "a/b"), ("a%20b%zz", "a%20b%zz"), ("a%2", "a%2"), ("%", "%")]
+        {
+            assert_eq!(unescape(key).as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{self, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey};
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 
-use super::certificate::element;
 use crate::serving::certificates::{CertificateError, write_private};
+use api::x509::element;
 
 /// What stands before the point of a P-256 key in a `SubjectPublicKeyInfo`.
 const SPKI_PREFIX: [u8; 26] = [

@@ -99,6 +99,15 @@ impl Selector {
     }
 }
 
+/// The fields that a selector asks to have one value; none if it is not understood.
+#[must_use]
+pub fn equalities(text: &str) -> Vec<(String, String)> {
+    let parts = split(text).into_iter().filter(|part| !part.is_empty());
+    let terms: Option<Vec<_>> = parts.map(|part| operator(&part)).collect();
+    let equal = terms.unwrap_or_default().into_iter().filter(|(_, equal, _)| *equal);
+    equal.map(|(field, _, value)| (field, unescape(&value))).collect()
+}
+
 /// Splits at commas that are not escaped.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];

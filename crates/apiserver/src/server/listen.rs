@@ -141,8 +141,9 @@ async fn connection(
     let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
     let stream = tokio::time::timeout(head_timeout, tls.accept(stream)).await??;
     let certificates = stream.get_ref().1.peer_certificates();
-    let user = certificates.and_then(|chain| chain.first()).and_then(|certificate| subject(certificate));
-    let service = Connection { server, user: user.map(Arc::new) };
+    // Whom a certificate names must be clear before anything is answered.
+    let user = certificates.and_then(|chain| chain.first()).map(|certificate| subject(certificate)).transpose()?;
+    let service = Connection { server, user: user.flatten().map(Arc::new) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);

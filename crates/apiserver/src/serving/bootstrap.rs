@@ -5,6 +5,7 @@
 use api::json::{self, Value};
 use store::{Outcome, Store, Write};
 
+use crate::authorization::Rule;
 use crate::clock;
 use crate::objects::apply::{self, BuiltIn, Versions as _};
 use crate::objects::metadata;
@@ -25,6 +26,14 @@ const LISTS: [(&str, &str); 7] = [
     ("rbac.authorization.k8s.io", "roles"),
     ("rbac.authorization.k8s.io", "rolebindings"),
 ];
+
+/// What all nodes may do alike: the rules of the role `system:node`, whatever an administrator makes of that.
+pub(crate) fn node_rules() -> Vec<Rule> {
+    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
+    let roles = objects.get("clusterroles").and_then(Value::as_array).unwrap_or_default();
+    let role = roles.iter().find(|role| metadata::text(role, "name") == "system:node");
+    role.map(Rule::of_role).unwrap_or_default()
+}
 
 /// Makes what is missing.
 ///
@@ -123,6 +132,11 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_have_rules() {
+        assert!(node_rules().len() > 20);
+    }
 
     #[test]
     fn all_objects_fit_their_types() {

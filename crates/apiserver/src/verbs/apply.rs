@@ -37,6 +37,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let mut live = old.clone();
             call.convert(&mut live);
             let object = applied(call, &write, &live, &config, force)?;
+            call.confirm_rights(&object, Some(old))?;
             let based_on = BasedOn::of(call, &object)?;
             let object = checked(call, object)?;
             based_on.check_version(call, old)?;

@@ -2,10 +2,11 @@
 
 use api::json::Value;
 use api::types::GivenEmpty;
-use store::{Change, Entry, Guard, Outcome, Write};
+use store::{Entry, Guard, Outcome, Write};
 
 use super::update::Tracking;
 use super::{Call, ownership};
+use crate::admission::node_restriction::Change;
 use crate::admission::{self, Operation};
 use crate::clock;
 use crate::http::answer::Answer;
@@ -83,11 +84,14 @@ pub(super) async fn insert(
         metadata::set(&mut object, "uid", random::uid());
         metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
         admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
+        call.restrict_node("", Change::Create(&object))?;
+        call.confirm_rights(&object, None)?;
         if generated {
             metadata::set(&mut object, "name", generate_name(&stem));
         }
         let name = metadata::text(&object, "name").to_owned();
         call.server.meaning.prepare_create(resource, &mut object);
+        admission::name_sender(resource, &mut object, call.user);
         let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
@@ -116,7 +120,7 @@ pub(super) async fn insert(
         }
         let mut bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         let write = |value| {
-            let change = Change::Put { value, ttl: call.server.time_to_live(resource) };
+            let change = store::Change::Put { value, ttl: call.server.time_to_live(resource) };
             call.server.store.write(Write { key: key(call, &name), guard: Guard::Absent, change })
         };
         let mut outcome = write(bytes.clone()).await;

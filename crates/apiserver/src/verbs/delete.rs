@@ -5,6 +5,7 @@ use api::json::Value;
 use super::modify::{Decision, Done, modify};
 use super::update::spec_finalizers;
 use super::{Call, Selection, create, list};
+use crate::admission::node_restriction::Change;
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload;
@@ -20,6 +21,8 @@ pub(super) struct DeleteOptions {
     propagation: String,
     uid: Option<String>,
     version: Option<String>,
+    /// Whether the old and the new way of saying it are both used.
+    says_propagation_twice: bool,
     pub(super) dry_run: bool,
 }
 
@@ -30,6 +33,7 @@ impl DeleteOptions {
         if call.body.is_empty() {
             options.grace_seconds = call.query.number("gracePeriodSeconds")?;
             call.query.get("propagationPolicy").clone_into(&mut options.propagation);
+            options.says_propagation_twice = call.query.has("propagationPolicy") && call.query.has("orphanDependents");
             if options.propagation.is_empty() && call.query.has("orphanDependents") {
                 let orphan = call.query.flag("orphanDependents");
                 (if orphan { "Orphan" } else { "Background" }).clone_into(&mut options.propagation);
@@ -57,22 +61,41 @@ impl DeleteOptions {
                 "{kind} in version \"{short}\" cannot be handled as a DeleteOptions: converting ({short}.{kind}) to (v1.DeleteOptions): unknown conversion"
             )));
         }
+        // A condition that is not understood must not be taken for none.
+        let of = api::types::by_kind("meta.k8s.io", "v1", kind).ok_or_else(Failure::no_resource)?;
+        api::types::decode(of, value).map_err(|error| {
+            Failure::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}"))
+        })?;
         self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
         value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
-        if let (true, Some(orphan)) =
-            (self.propagation.is_empty(), value.get("orphanDependents").and_then(Value::as_bool))
-        {
+        let orphan = value.get("orphanDependents").and_then(Value::as_bool);
+        self.says_propagation_twice =
+            orphan.is_some() && value.get("propagationPolicy").is_some_and(|it| !it.is_null());
+        if let (true, Some(orphan)) = (self.propagation.is_empty(), orphan) {
             (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
         }
         let precondition = |field: &str| value.str_at(&["preconditions", field]).map(ToOwned::to_owned);
         self.uid = precondition("uid");
         self.version = precondition("resourceVersion");
         let dry = value.get("dryRun").and_then(Value::as_array).unwrap_or_default();
-        self.dry_run |= dry.iter().any(|it| it.as_str() == Some("All"));
-        Ok(())
+        // What is no dry run would be a deletion: it must be clear.
+        if dry.iter().any(|it| it.as_str() != Some("All")) {
+            let mut errors = api::field::Errors::new();
+            errors.not_supported(api::field::Path::new("dryRun"), Value::Array(dry.to_vec()), &["All"]);
+            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        self.dry_run |= !dry.is_empty();
+        self.check()
     }
 
     fn check(&self) -> Result<()> {
+        if self.says_propagation_twice {
+            let mut errors = api::field::Errors::new();
+            let at = api::field::Path::new("propagationPolicy");
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.invalid(at, self.propagation.as_str(), detail);
+            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
         if matches!(self.propagation.as_str(), "" | "Background" | "Foreground" | "Orphan") {
             return Ok(());
         }
@@ -131,6 +154,10 @@ pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
         }
     }
     modify(call, options.dry_run, |old| {
+        // An eviction has been asked already.
+        if call.target.subresource.is_empty() {
+            call.restrict_node("", Change::Delete(old))?;
+        }
         options.check_preconditions(call, old)?;
         decide(call, options, old)
     })

@@ -63,6 +63,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
             return Err(Failure::bad_request(message));
         }
+        call.confirm_rights(&object, Some(old))?;
         let based_on = BasedOn::of(call, &object)?;
         based_on.check(call, old)?;
         let mut object = object;

@@ -5,14 +5,14 @@ use api::json;
 use api::json::{Object, Value};
 
 use super::{Call, ownership};
-use crate::authorization::{Request, Rule};
+use crate::authorization::{Request, Rule, node};
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload::{self, FieldValidation};
 use crate::http::request::Target;
 use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::objects::metadata;
+use crate::objects::{field_selectors, metadata};
 
 /// Whether objects of this resource are questions.
 pub(super) fn is_review(group: &str) -> bool {
@@ -49,7 +49,8 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
             call.server.catch_up().await;
             managed_fields = None;
             review = Value::object();
-            rules_status(&call.server.authorizer.rules_of(call.user, &namespace))
+            let (rules, error) = call.server.authorizer.rules_of(call.user, &namespace);
+            rules_status(&rules, node::node_of(call.user).is_some(), error)
         }
         _ => access_review(call, &review).await?,
     };
@@ -121,21 +122,43 @@ async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
         namespace: at(&["resourceAttributes", "namespace"]).to_owned(),
         name: at(&["resourceAttributes", "name"]).to_owned(),
         subresource: at(&["resourceAttributes", "subresource"]).to_owned(),
+        fields: spec
+            .and_then(|spec| spec.at(&["resourceAttributes", "fieldSelector"]))
+            .map(fields_of)
+            .unwrap_or_default(),
     };
     let request = if spec.and_then(|spec| spec.get("resourceAttributes")).is_some() {
         Request::Resource { verb: at(&["resourceAttributes", "verb"]), target: &target }
     } else {
         Request::Path { verb: at(&["nonResourceAttributes", "verb"]), path: at(&["nonResourceAttributes", "path"]) }
     };
-    let mut reason = call.server.authorizer.reason(&asked_for, request);
-    if reason.is_none() {
+    let mut decision = call.server.authorizer.decide(&asked_for, request);
+    if !decision.allowed {
         call.server.catch_up().await;
-        reason = call.server.authorizer.reason(&asked_for, request);
+        decision = call.server.authorizer.decide(&asked_for, request);
     }
-    Ok(match reason {
-        Some(reason) => json!({"allowed": true, "reason": reason}),
-        None => json!({"allowed": false}),
-    })
+    let mut status = Object::new();
+    status.insert("allowed", decision.allowed);
+    if decision.allowed || !decision.reason.is_empty() {
+        status.insert("reason", decision.reason);
+    }
+    Ok(Value::Object(status))
+}
+
+/// The fields that a review limits its question to.
+fn fields_of(selector: &Value) -> Vec<(String, String)> {
+    let raw = selector.str_at(&["rawSelector"]).unwrap_or_default();
+    if !raw.is_empty() {
+        return field_selectors::equalities(raw);
+    }
+    let requirements = selector.get("requirements").and_then(Value::as_array).unwrap_or_default();
+    let equal = requirements.iter().filter(|it| it.str_at(&["operator"]) == Some("In")).filter_map(|it| {
+        match texts(it.get("values")).as_slice() {
+            [value] => Some((it.str_at(&["key"])?.to_owned(), value.clone())),
+            _ => None,
+        }
+    });
+    equal.collect()
 }
 
 fn validate(call: &Call<'_>, review: &Value) -> Errors {
@@ -195,7 +218,7 @@ fn validate_selector(attributes: &Value, name: &str, errors: &mut Errors) {
     }
 }
 
-fn rules_status(rules: &[Rule]) -> Value {
+fn rules_status(rules: &[Rule], is_incomplete: bool, error: Option<String>) -> Value {
     let list = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
     let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
     for rule in rules {
@@ -209,9 +232,14 @@ fn rules_status(rules: &[Rule]) -> Value {
             of_paths.push(json!({"verbs": (list(&rule.verbs)), "nonResourceURLs": (list(&rule.paths))}));
         }
     }
-    json!({
-        "resourceRules": (Value::Array(of_resources)), "nonResourceRules": (Value::Array(of_paths)), "incomplete": false
-    })
+    let mut status = Object::new();
+    status.insert("resourceRules", Value::Array(of_resources));
+    status.insert("nonResourceRules", Value::Array(of_paths));
+    status.insert("incomplete", is_incomplete);
+    if let Some(error) = error {
+        status.insert("evaluationError", error);
+    }
+    Value::Object(status)
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {

@@ -6,13 +6,18 @@ use api::types::GivenEmpty;
 use super::create::{check_namespace, normalize};
 use super::modify::{Decision, Done, modify};
 use super::{Call, create, ownership};
+use crate::admission::node_restriction::Change;
 use crate::admission::{self, Operation};
+use crate::authorization;
 use crate::http::answer::Answer;
 use crate::http::payload::{self, Decoded, FieldValidation};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
 use crate::objects::conversion;
 use crate::objects::metadata;
+
+/// So often an update starts over if the object appears or goes meanwhile.
+const ATTEMPTS: usize = 5;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
@@ -23,20 +28,57 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     let (Decoded { mut object, complaints, given_empty }, owner_warnings) = read(call)?;
     warnings::add(payload::check_fields(validation, call.resource.kind, &call.target.version, complaints)?);
     warnings::add(owner_warnings);
-    let based_on = BasedOn::of(call, &object)?;
-    let done = modify_tracked(call, dry_run, |old, tracking| {
-        based_on.check(call, old)?;
-        // Most often the first attempt succeeds; another one reads the body again.
-        let object = match object.take() {
-            Value::Null => read(call)?.0.object,
-            object => object,
-        };
-        let decision = change(call, object, &given_empty, old, subresource, tracking)?;
-        warnings::add(decision.warnings(call, old, subresource));
-        Ok(decision)
-    })
-    .await?;
-    show(call, done)
+    let based_on = BasedOn::of(call, &object);
+    for attempt in 1..=ATTEMPTS {
+        let changed = modify_tracked(call, dry_run, |old, tracking| {
+            // Most often the first attempt succeeds; another one reads the body again.
+            let object = match object.take() {
+                Value::Null => read(call)?.0.object,
+                object => object,
+            };
+            call.confirm_rights(&object, Some(old))?;
+            based_on.as_ref().map_err(Clone::clone)?.check(call, old)?;
+            let decision = change(call, object, &given_empty, old, subresource, tracking)?;
+            warnings::add(decision.warnings(call, old, subresource));
+            Ok(decision)
+        });
+        match changed.await {
+            Ok(done) => return show(call, done),
+            Err(failure) if failure.code == 404 && is_created(call, subresource) => {}
+            Err(failure) => return Err(failure),
+        }
+        match create_instead(call, &given_empty, dry_run).await {
+            // Someone else was faster: then it is a change.
+            Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}
+            answer => return answer,
+        }
+    }
+    Err(Failure::modified(call.resource, &call.target.name))
+}
+
+/// Whether an update makes an object that does not exist.
+fn is_created(call: &Call<'_>, subresource: &str) -> bool {
+    subresource.is_empty() && call.resource.created_by_update()
+}
+
+/// Makes the object of an update that found none.
+async fn create_instead(call: &Call<'_>, given_empty: &GivenEmpty, dry_run: bool) -> Result<Answer> {
+    let mut object = read(call)?.0.object;
+    let uid = metadata::text(&object, "uid").to_owned();
+    if !uid.is_empty() {
+        return Err(wrong_uid(call, &uid, ""));
+    }
+    call.confirm_rights(&object, None)?;
+    let asked = authorization::Request::Resource { verb: "create", target: call.target };
+    call.server.authorizer.authorize(call.user, asked)?;
+    call.server.meaning.default(call.resource, &mut object);
+    for field in create::SYSTEM_FIELDS {
+        metadata::remove(&mut object, field);
+    }
+    metadata::remove(&mut object, "resourceVersion");
+    let managed_fields = ownership::create(call, &object);
+    metadata::remove(&mut object, "managedFields");
+    create::insert(call, object, given_empty, managed_fields, Tracking::Update, dry_run).await
 }
 
 /// The object that was sent, in the stored version, and what users are told about its owners.
@@ -107,17 +149,7 @@ impl BasedOn {
     pub(super) fn check(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let uid = metadata::text(old, "uid");
         if !self.uid.is_empty() && self.uid != uid {
-            let (group, plural) = call.resource.storage_name();
-            let group = if group == "core" { String::new() } else { format!("{group}/") };
-            let namespace =
-                if call.resource.namespaced { format!("{}/", call.target.namespace) } else { String::new() };
-            let name = &call.target.name;
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{group}{plural}/{namespace}{name}, \
-                 ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                self.uid
-            );
-            return Err(Failure::conflict(call.resource, name, &why));
+            return Err(wrong_uid(call, &self.uid, uid));
         }
         self.check_version(call, old)
     }
@@ -130,6 +162,19 @@ impl BasedOn {
         }
         Ok(())
     }
+}
+
+/// The object is another one than the update names.
+fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failure> {
+    let (group, plural) = call.resource.storage_name();
+    let group = if group == "core" { String::new() } else { format!("{group}/") };
+    let namespace = if call.resource.namespaced { format!("{}/", call.target.namespace) } else { String::new() };
+    let name = &call.target.name;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{plural}/{namespace}{name}, \
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    );
+    Failure::conflict(call.resource, name, &why)
 }
 
 /// Whether the document says who owns its fields.
@@ -199,6 +244,7 @@ pub(super) fn change(
     };
     metadata::remove(&mut object, "managedFields");
     admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
+    call.restrict_node(subresource, Change::Update(&object, old))?;
     call.server.meaning.prepare_update(resource, &mut object, old, subresource);
     let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
     if !errors.is_empty() {
@@ -209,7 +255,7 @@ pub(super) fn change(
     // What preparation leaves empty is filled in, so that the next change does not seem to set it.
     call.server.meaning.default(resource, &mut object);
     create::normalize(call, &mut object);
-    admission::validate_update(call.server, resource, &object, old, call.user)?;
+    admission::validate_update(call.server, resource, &object, old, subresource, call.user)?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut object, "managedFields", managed_fields);
         crate::objects::apply::keep_times(&mut object, old);

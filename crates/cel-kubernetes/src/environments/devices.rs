@@ -1,8 +1,10 @@
 //! `DeviceConstraint.cel`: sees a set of devices, says whether they may be allocated together (KEP-5254).
 
+use std::ops::RangeInclusive;
+
 use cel::env::EnvError;
 use cel::program::Activation;
-use cel::value::{HostList, List, Value};
+use cel::value::{Drawn, HostList, List, Value};
 
 use super::device::{self, Device};
 use super::{Dialect, Language};
@@ -41,5 +43,35 @@ impl HostList for Devices<'_> {
 impl Activation for Devices<'_> {
     fn resolve(&self, name: &str) -> Option<Value<'_>> {
         (name == VARIABLE).then_some(Value::List(List::Host(self)))
+    }
+}
+
+/// A set of devices of which some are chosen, and others still to be.
+///
+/// Numbers stand for devices: one number, one device, as long as answers are remembered.
+#[derive(Debug, Clone)]
+pub struct PartialDevices<'d>(Value<'d>);
+
+impl<'d> PartialDevices<'d> {
+    /// Devices that are chosen, and those that so many more are drawn from.
+    ///
+    /// The first so many of those that are chosen stand before all others, in their order. Nothing is known about the order of the rest.
+    pub fn new(
+        chosen: impl IntoIterator<Item = (u32, &'d Device)>,
+        candidates: impl IntoIterator<Item = (u32, &'d Device)>,
+        open: RangeInclusive<usize>,
+        front: usize,
+    ) -> Self {
+        fn seen<'d>((number, device): (u32, &'d Device)) -> (u32, Value<'d>) {
+            (number, Value::Object(device))
+        }
+        let list = Drawn::new(chosen.into_iter().map(seen), candidates.into_iter().map(seen), open);
+        PartialDevices(list.with_front(front).into_value())
+    }
+}
+
+impl Activation for PartialDevices<'_> {
+    fn resolve(&self, name: &str) -> Option<Value<'_>> {
+        (name == VARIABLE).then(|| self.0.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! Which labels, fields and attributes an expression can depend on.
 
 use super::{Keys, Reads};
-use crate::environments::{Dialect, device, node_affinity, toleration};
+use crate::environments::{Dialect, device, devices, node_affinity, toleration};
 
 #[track_caller]
 fn label_keys(expression: &str) -> Vec<String> {
@@ -57,4 +57,38 @@ fn attributes_of_a_device_are_told_by_domain_and_name() {
     let reads = Reads::of(compiled.typed());
     let paths: Vec<String> = reads.paths().map(|path| path.join("/")).collect();
     assert_eq!(paths, ["device/attributes/gpu.example.com/model", "device/driver"]);
+}
+
+#[track_caller]
+fn device_paths(expression: &str, expected: &[&str]) {
+    let compiled = devices::environment(Dialect::CELPLANE).unwrap().compile(expression).unwrap();
+    let reads = Reads::of(compiled.typed());
+    let paths: Vec<String> = reads.paths().map(|path| path.join("/")).collect();
+    assert_eq!(paths, expected, "{expression}");
+}
+
+#[test]
+fn comprehensions_over_lists_are_looked_through() {
+    let id = "devices/[]/attributes/a/id";
+    device_paths("devices.all(d, d.attributes['a'].id > 1)", &[id]);
+    device_paths("devices.map(d, d.attributes['a'].id).max() > 1 && size(devices) == 2", &[id]);
+    device_paths(
+        "devices.all(d, devices.exists(e, d.attributes['a'].id < e.driver.size()))",
+        &[id, "devices/[]/driver"],
+    );
+    device_paths("devices.filter(d, d.attributes['a'].id > 1).size() > 1", &[id]);
+    device_paths("devices.filter(d, d.attributes['a'].id > 1).all(e, e.driver == 'a')", &[id, "devices/[]/driver"]);
+    device_paths("devices[0].attributes['a'].id == 1", &[id]);
+    device_paths("devices.exists_one(i, d, d.attributes['a'].id == i)", &[id]);
+    device_paths("cel.bind(x, devices[0], x.driver == 'a')", &["devices/[]/driver"]);
+    device_paths("cel.bind(l, devices.filter(d, d.driver == 'a'), l.size() > 1)", &["devices/[]/driver"]);
+}
+
+#[test]
+fn elements_that_are_taken_as_they_are_are_read_as_a_whole() {
+    device_paths("devices.all(d, devices.exists_one(e, e == d))", &["devices/[]"]);
+    device_paths("devices.filter(d, d.driver == 'a') == devices", &["devices", "devices/[]", "devices/[]/driver"]);
+    device_paths("devices.all(d, d.attributes.size() > 1)", &["devices/[]/attributes"]);
+    device_paths("devices.map(d, d).size() > 1", &[]);
+    device_paths("devices.map(d, [d]).size() > 1", &["devices/[]"]);
 }

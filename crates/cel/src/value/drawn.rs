@@ -81,8 +81,14 @@ impl<'a> Drawn<'a> {
 
     /// The same list; nothing is known about where the members stand.
     #[must_use]
-    pub fn in_any_order(mut self) -> Self {
-        self.prefix = 0;
+    pub fn in_any_order(self) -> Self {
+        self.with_front(0)
+    }
+
+    /// The same list; of the members only the first so many are known to stand at the front.
+    #[must_use]
+    pub fn with_front(mut self, count: usize) -> Self {
+        self.prefix = self.prefix.min(count);
         self
     }
 

@@ -61,13 +61,13 @@ impl<'s> Search<'s, '_> {
             Answer::Yes => Ok(true),
             Answer::No => Ok(false),
             Answer::Fails(error) => {
-                let names: Vec<String> =
-                    chosen.iter().map(|id| self.pools.candidates.of(*id).id().to_string()).collect();
+                let devices = self.pools.names(&chosen);
+                self.failed_set = chosen;
                 Err(Stop::Error(Error::ConstraintFails {
                     node: self.pools.node.to_string(),
                     claim: self.claims.claims.of(claim).key.clone(),
                     index: constraint.index,
-                    devices: names.join(", "),
+                    devices,
                     error: with_hint(&error),
                 }))
             }

@@ -1,5 +1,8 @@
 //! What an expression reads of its input, written as bytes: inputs that are equal there have one verdict.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::node_affinity::Labels;
 use cel_kubernetes::environments::toleration::Taint;
@@ -37,6 +40,11 @@ impl TaintProjection {
         }
     }
 
+    /// Whether it reads when a taint was added.
+    pub(super) fn reads_time(self) -> bool {
+        self.time_added
+    }
+
     pub(super) fn with<R>(self, taint: &Taint<'_>, then: impl FnOnce(&[u8]) -> R) -> R {
         let mut bytes = Bytes::default();
         for text in [(self.key, taint.key), (self.value, taint.value), (self.effect, taint.effect)] {
@@ -67,8 +75,8 @@ impl LabelProjection {
         }
     }
 
-    pub(super) fn with<R>(&self, labels: &Labels, then: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        let LabelProjection::Some(keys) = self else { return then(None) };
+    pub(super) fn with<R>(&self, labels: &Labels, then: impl FnOnce(&[u8]) -> R) -> R {
+        let LabelProjection::Some(keys) = self else { return then(&digest(labels)) };
         let mut bytes = Bytes::default();
         for key in keys {
             match labels.get(key) {
@@ -76,8 +84,27 @@ impl LabelProjection {
                 None => bytes.push_missing(),
             }
         }
-        then(Some(bytes.as_slice()))
+        then(bytes.as_slice())
     }
+}
+
+/// All labels in a few bytes: nodes have kilobytes of them, and each node its own.
+fn digest(labels: &Labels) -> [u8; 16] {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        for (key, value) in labels.iter() {
+            (key, value).hash(&mut hasher);
+        }
+        hasher.finish().to_le_bytes()
+    };
+    // Two hashes, so that labels which agree in one by chance or intent differ in the other.
+    let [low, high] = [half(0), half(1)];
+    let mut both = [0; 16];
+    for (to, from) in both.iter_mut().zip(low.into_iter().chain(high)) {
+        *to = from;
+    }
+    both
 }
 
 /// Bytes on the stack, and on the heap only when there are many: a valid taint takes at most 400.

@@ -23,22 +23,23 @@ const MASK: u64 = (1 << MASK_BITS) - 1;
 
 impl SetMasks {
     /// What was found before.
-    pub(super) fn get(&self, set: &Set) -> Option<u32> {
+    pub(super) fn get(&self, set: &Set, timed: bool) -> Option<u32> {
         let table = self.table.get()?;
-        let entry = table.slot(set)?.load(Ordering::Relaxed);
-        let is_it = entry >> MASK_BITS == set.serial() && set.serial() != 0 && Owner::ptr_eq(&table.owner, set.owner());
+        let serial = set.serial(timed);
+        let entry = table.slot(serial)?.load(Ordering::Relaxed);
+        let is_it = entry >> MASK_BITS == serial && serial != 0 && Owner::ptr_eq(&table.owner, set.owner());
         is_it.then_some((entry & MASK) as u32)
     }
 
     /// Remembers what was found, unless the set is nobody's or another owner's.
-    pub(super) fn put(&self, set: &Set, mask: u32) {
-        let Some(serial) = set.serial().checked_mul(1 << MASK_BITS).filter(|serial| *serial != 0) else { return };
+    pub(super) fn put(&self, set: &Set, timed: bool, mask: u32) {
+        let Some(serial) = set.serial(timed).checked_mul(1 << MASK_BITS).filter(|serial| *serial != 0) else { return };
         let table = self.table.get_or_init(|| Table {
             owner: set.owner().clone(),
             slots: Box::new([const { AtomicU64::new(0) }; SLOTS]),
         });
         if Owner::ptr_eq(&table.owner, set.owner())
-            && let Some(slot) = table.slot(set)
+            && let Some(slot) = table.slot(set.serial(timed))
         {
             slot.store(serial | u64::from(mask), Ordering::Relaxed);
         }
@@ -46,8 +47,8 @@ impl SetMasks {
 }
 
 impl Table {
-    fn slot(&self, set: &Set) -> Option<&AtomicU64> {
-        self.slots.get(set.serial() as usize % SLOTS)
+    fn slot(&self, serial: u64) -> Option<&AtomicU64> {
+        self.slots.get(serial as usize % SLOTS)
     }
 }
 
@@ -68,11 +69,11 @@ mod tests {
         let (sets, others) = (Sets::new(), Sets::new());
         let first = sets.intern(&taints(1));
         let foreign = others.intern(&taints(2));
-        assert_eq!(first.serial(), foreign.serial());
-        masks.put(&first, 1);
-        masks.put(&foreign, 0);
-        assert_eq!((masks.get(&first), masks.get(&foreign)), (Some(1), None));
-        assert_eq!(masks.get(&Set::new(&taints(1))), None);
+        assert_eq!(first.serial(false), foreign.serial(false));
+        masks.put(&first, false, 1);
+        masks.put(&foreign, false, 0);
+        assert_eq!((masks.get(&first, false), masks.get(&foreign, false)), (Some(1), None));
+        assert_eq!(masks.get(&Set::new(&taints(1)), false), None);
     }
 
     #[test]
@@ -81,11 +82,11 @@ mod tests {
         let sets = Sets::new();
         let all: Vec<_> = (0..3 * SLOTS).map(|number| sets.intern(&taints(number))).collect();
         for (number, set) in all.iter().enumerate() {
-            masks.put(set, number as u32 % 5);
+            masks.put(set, false, number as u32 % 5);
         }
         for (number, set) in all.iter().enumerate() {
-            assert!(masks.get(set).is_none_or(|mask| mask == number as u32 % 5));
+            assert!(masks.get(set, false).is_none_or(|mask| mask == number as u32 % 5));
         }
-        assert_eq!(masks.get(&all[3 * SLOTS - 1]), Some((3 * SLOTS as u32 - 1) % 5));
+        assert_eq!(masks.get(&all[3 * SLOTS - 1], false), Some((3 * SLOTS as u32 - 1) % 5));
     }
 }

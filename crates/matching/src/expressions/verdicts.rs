@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{PoisonError, RwLock};
 
+use super::outcome::{Counters, Outcome};
+
 /// How many verdicts a generation holds.
 const GENERATION_MAX: usize = 4096;
 
@@ -15,7 +17,7 @@ pub(super) struct Verdicts {
     generations: RwLock<Generations>,
 }
 
-type Table = HashMap<Box<[u8]>, bool, BuildHasherDefault<Mixer>>;
+type Table = HashMap<Box<[u8]>, Outcome, BuildHasherDefault<Mixer>>;
 
 #[derive(Debug, Default)]
 struct Generations {
@@ -25,20 +27,29 @@ struct Generations {
 
 impl Verdicts {
     /// The verdict that was given before, or a new one.
-    pub(super) fn get_or_insert(&self, projection: &[u8], evaluate: impl FnOnce() -> bool) -> bool {
+    pub(super) fn get_or_insert(
+        &self,
+        projection: &[u8],
+        counters: &Counters,
+        evaluate: impl FnOnce() -> Outcome,
+    ) -> Outcome {
         let found = {
             let generations = self.generations.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(verdict) = generations.young.get(projection) {
-                return *verdict;
+                counters.hit();
+                return verdict.clone();
             }
-            generations.old.get(projection).copied()
+            generations.old.get(projection).cloned()
         };
+        if found.is_some() {
+            counters.hit();
+        }
         let verdict = found.unwrap_or_else(evaluate);
         let mut generations = self.generations.write().unwrap_or_else(PoisonError::into_inner);
         if generations.young.len() >= GENERATION_MAX {
             generations.old = std::mem::take(&mut generations.young);
         }
-        generations.young.insert(projection.into(), verdict);
+        generations.young.insert(projection.into(), verdict.clone());
         verdict
     }
 
@@ -90,23 +101,27 @@ impl Hasher for Mixer {
 mod tests {
     use super::*;
 
+    fn of(holds: bool) -> Outcome {
+        if holds { Outcome::Yes } else { Outcome::No }
+    }
+
     #[test]
     fn a_verdict_is_given_once() {
-        let verdicts = Verdicts::default();
-        assert!(verdicts.get_or_insert(b"a", || true));
-        assert!(verdicts.get_or_insert(b"a", || panic!("evaluated twice")));
-        assert!(!verdicts.get_or_insert(b"b", || false));
-        assert_eq!(verdicts.len(), 2);
+        let (verdicts, counters) = (Verdicts::default(), Counters::default());
+        assert!(verdicts.get_or_insert(b"a", &counters, || of(true)).holds());
+        assert!(verdicts.get_or_insert(b"a", &counters, || panic!("evaluated twice")).holds());
+        assert!(!verdicts.get_or_insert(b"b", &counters, || of(false)).holds());
+        assert_eq!((verdicts.len(), counters.counts().hits), (2, 1));
     }
 
     #[test]
     fn the_number_of_verdicts_is_bounded_and_what_is_used_stays() {
-        let verdicts = Verdicts::default();
+        let (verdicts, counters) = (Verdicts::default(), Counters::default());
         for number in 0..20_000_u32 {
-            verdicts.get_or_insert(&number.to_le_bytes(), || number % 2 == 0);
-            verdicts.get_or_insert(b"often", || number == 0);
+            verdicts.get_or_insert(&number.to_le_bytes(), &counters, || of(number % 2 == 0));
+            verdicts.get_or_insert(b"often", &counters, || of(number == 0));
         }
         assert!(verdicts.len() <= 2 * GENERATION_MAX);
-        assert!(verdicts.get_or_insert(b"often", || panic!("was used all the time")));
+        assert!(verdicts.get_or_insert(b"often", &counters, || panic!("was used all the time")).holds());
     }
 }

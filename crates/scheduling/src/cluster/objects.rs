@@ -41,6 +41,7 @@ macro_rules! kinds {
             pub(crate) assumed: AssumedVolumes,
             volumes_version: u64,
             selectors_version: u64,
+            classes_version: u64,
         }
 
         impl Objects {
@@ -195,6 +196,11 @@ impl Objects {
         self.selectors_version
     }
 
+    /// Changes with device classes.
+    pub fn classes_version(&self) -> u64 {
+        self.classes_version
+    }
+
     pub(crate) fn touch_volumes(&mut self) {
         self.touch(Group::Volumes);
     }
@@ -203,8 +209,9 @@ impl Objects {
         match group {
             Group::Volumes => self.volumes_version = self.volumes_version.wrapping_add(1),
             Group::Selectors => self.selectors_version = self.selectors_version.wrapping_add(1),
+            Group::Devices => self.classes_version = self.classes_version.wrapping_add(1),
             // Asked when they are needed, and never remembered.
-            Group::Budgets | Group::Devices => {}
+            Group::Budgets => {}
         }
     }
 }

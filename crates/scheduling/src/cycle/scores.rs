@@ -1,7 +1,8 @@
 //! How much plugins like the nodes that fit.
 
 use crate::cluster::{Cluster, NodeId, PodInfo};
-use crate::framework::{MAX_NODE_SCORE, Point, PreScore, Status};
+use crate::framework::{Dependencies, MAX_NODE_SCORE, Point, PreScore, Status};
+use crate::memory::{Memory, Remembered};
 use crate::profile::Profile;
 
 /// The scores of the nodes that fit.
@@ -33,6 +34,30 @@ pub struct PluginScores {
 /// # Errors
 /// Something went wrong; the attempt ends.
 pub fn score(profile: &Profile, pod: &PodInfo, cluster: &Cluster, nodes: &[NodeId]) -> Result<Scores, Status> {
+    score_with(profile, pod, cluster, nodes, None)
+}
+
+/// As [`score`], with raw scores that are remembered from other pods of the same shape.
+///
+/// # Errors
+/// Something went wrong; the attempt ends.
+pub fn score_remembering(
+    profile: &Profile,
+    pod: &PodInfo,
+    cluster: &Cluster,
+    nodes: &[NodeId],
+    memory: &mut Memory,
+) -> Result<Scores, Status> {
+    score_with(profile, pod, cluster, nodes, Some(memory.of(pod)))
+}
+
+fn score_with(
+    profile: &Profile,
+    pod: &PodInfo,
+    cluster: &Cluster,
+    nodes: &[NodeId],
+    mut memory: Option<&mut Remembered>,
+) -> Result<Scores, Status> {
     let mut scores = Scores { total: nodes.iter().map(|node| (*node, 0)).collect(), ..Scores::default() };
     for enabled in profile.at(Point::Score) {
         let name = enabled.plugin.name();
@@ -44,9 +69,21 @@ pub fn score(profile: &Profile, pod: &PodInfo, cluster: &Cluster, nodes: &[NodeI
             PreScore::Fail(status) => return Err(failed("PreScore", name, &status)),
             PreScore::Ask(scorer) => scorer,
         };
+        let depends_on = scorer.depends_on();
+        let cannot = depends_on.include(Dependencies::UNKNOWN) || depends_on.include(Dependencies::PODS);
+        let mut column =
+            memory.as_mut().map(|memory| memory.scores(name)).filter(|_| !cannot && !depends_on.is_empty());
+        if let Some(column) = &mut column {
+            column.begin(depends_on, cluster);
+        }
         let mut raw = Vec::with_capacity(nodes.len());
         for node in nodes.iter().filter_map(|id| cluster.cache.node(*id)) {
-            raw.push((node.id, scorer.score(node).map_err(|status| failed("Score", name, &status))?));
+            let ask = || scorer.score(node).map_err(|status| failed("Score", name, &status));
+            let score = match &mut column {
+                Some(column) => column.get_or_ask(node, ask)?,
+                None => ask()?,
+            };
+            raw.push((node.id, score));
         }
         let mut normalized = raw.clone();
         scorer.normalize(&mut normalized);

@@ -6,6 +6,7 @@ use super::Filters;
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Status};
+use crate::memory::{Memory, Remembered};
 use crate::profile::Profile;
 
 /// Below this many nodes all are looked at.
@@ -32,6 +33,8 @@ pub struct Found {
     pub diagnosis: Diagnosis,
     /// How many nodes were looked at.
     pub evaluated: usize,
+    /// The plugins that had to be asked, in order.
+    pub asked: Vec<&'static str>,
 }
 
 /// How many nodes that fit are enough.
@@ -56,6 +59,18 @@ impl Search<'_> {
     /// # Errors
     /// Something went wrong; the attempt ends.
     pub fn run(&self, pod: &PodInfo) -> Result<Found, Status> {
+        self.run_with(pod, None)
+    }
+
+    /// As [`run`](Self::run), with answers that are remembered from other pods of the same shape.
+    ///
+    /// # Errors
+    /// Something went wrong; the attempt ends.
+    pub fn run_remembering(&self, pod: &PodInfo, memory: &mut Memory) -> Result<Found, Status> {
+        self.run_with(pod, Some(memory.of(pod)))
+    }
+
+    fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>) -> Result<Found, Status> {
         let cache = &self.cluster.cache;
         let mut found = Found::default();
         found.diagnosis.nodes = cache.order().len();
@@ -72,6 +87,7 @@ impl Search<'_> {
                 return Ok(found);
             }
         };
+        found.asked = filters.asked.iter().map(|asked| asked.name).collect();
         // Room was made for the pod: that node is most likely the only one.
         let nominated = self.cluster.nominated.node_of(&pod.uid).or(Some(&pod.nominated_node));
         if let Some(node) = nominated.and_then(|name| cache.node_named(name))
@@ -88,7 +104,7 @@ impl Search<'_> {
                 found.diagnosis.others = Some(Arc::new(Status::unresolvable(text)));
                 found.diagnosis.plugins.extend(&filters.narrowed_by);
                 let nodes = names.iter().filter_map(|name| cache.node_named(name));
-                self.look_at(pod, &filters, nodes, names.len(), &mut found)?;
+                self.look_at(pod, &filters, nodes, names.len(), memory, &mut found)?;
             }
             None => {
                 let order = cache.order();
@@ -96,7 +112,7 @@ impl Search<'_> {
                 let (before, after) = order.split_at_checked(start).unwrap_or((&[], order));
                 let nodes = after.iter().chain(before).filter_map(|id| cache.node(*id));
                 let enough = nodes_to_find(order.len(), self.profile.percentage_of_nodes_to_score);
-                self.look_at(pod, &filters, nodes, enough, &mut found)?;
+                self.look_at(pod, &filters, nodes, enough, memory, &mut found)?;
             }
         }
         Ok(found)
@@ -108,20 +124,39 @@ impl Search<'_> {
         filters: &Filters<'_>,
         nodes: impl Iterator<Item = &'n NodeInfo>,
         enough: usize,
+        memory: Option<&mut Remembered>,
         found: &mut Found,
     ) -> Result<(), Status> {
         let mut statuses = Statuses::default();
+        let (first, depends_on) = filters.rememberable();
+        let mut verdicts = memory.map(|memory| &mut memory.verdicts).filter(|_| first > 0);
+        if let Some(verdicts) = &mut verdicts {
+            verdicts.begin(depends_on, self.cluster);
+        }
         for node in nodes {
             if found.feasible.len() >= enough {
                 break;
             }
             found.evaluated = found.evaluated.saturating_add(1);
-            match filters.ask_with_nominated(pod, node, self.cluster) {
-                Ok(()) => found.feasible.push(node.id),
-                Err(status) if status.code == Code::Error => return Err(filter_failed(status)),
-                Err(status) => {
+            let rejected = match &mut verdicts {
+                // Pods for which room is being made count, and are not part of what is remembered.
+                Some(verdicts) if self.cluster.nominated.on(node.name()).is_empty() => {
+                    let remembered = verdicts.get_or_ask(node, || {
+                        let answer = filters.ask_some(0, first, node);
+                        statuses.note(answer)
+                    })?;
+                    match remembered {
+                        Some(status) => Some(status),
+                        None => statuses.note(filters.ask_some(first, usize::MAX, node))?,
+                    }
+                }
+                _ => statuses.note(filters.ask_with_nominated(pod, node, self.cluster))?,
+            };
+            match rejected {
+                None => found.feasible.push(node.id),
+                Some(status) => {
                     found.diagnosis.add_plugin(&status);
-                    found.diagnosis.by_node.push((node.id, statuses.share(status)));
+                    found.diagnosis.by_node.push((node.id, status));
                 }
             }
         }
@@ -148,6 +183,15 @@ struct Statuses {
 const RECENT: usize = 16;
 
 impl Statuses {
+    /// A rejection to be counted; anything else that is wrong ends the attempt.
+    fn note(&mut self, answer: Result<(), Status>) -> Result<Option<Arc<Status>>, Status> {
+        match answer {
+            Ok(()) => Ok(None),
+            Err(status) if status.code == Code::Error => Err(filter_failed(status)),
+            Err(status) => Ok(Some(self.share(status))),
+        }
+    }
+
     fn share(&mut self, status: Status) -> Arc<Status> {
         if let Some(known) = self.recent.iter().find(|known| ***known == status) {
             return known.clone();

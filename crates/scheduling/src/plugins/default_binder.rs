@@ -8,6 +8,9 @@ use crate::framework::{Plugin, Point};
 
 pub(super) const NAME: &str = "DefaultBinder";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::Bind];
+
 #[derive(Debug)]
 struct DefaultBinder;
 
@@ -21,6 +24,6 @@ impl Plugin for DefaultBinder {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::Bind]
+        POINTS
     }
 }

@@ -10,6 +10,9 @@ use crate::preemption::{Answer, Limits, PostFilter, preempt};
 
 pub(super) const NAME: &str = "DefaultPreemption";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PostFilter];
+
 #[derive(Debug)]
 struct DefaultPreemption {
     limits: Limits,
@@ -44,7 +47,7 @@ impl Plugin for DefaultPreemption {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PostFilter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -9,6 +9,9 @@ use crate::framework::{Dependencies, MAX_NODE_SCORE, Plugin, Point, PreScore, Sc
 
 pub(super) const NAME: &str = "ImageLocality";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::Score];
+
 const MEBIBYTE: i64 = 1 << 20;
 /// Sums below this count as nothing.
 const MIN: i64 = 23 * MEBIBYTE;
@@ -28,7 +31,7 @@ impl Plugin for ImageLocality {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::Score]
+        POINTS
     }
 
     fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {

@@ -21,6 +21,9 @@ use crate::framework::{
 
 pub(super) const NAME: &str = "InterPodAffinity";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 #[derive(Debug)]
 struct InterPodAffinity {
     /// What a required term of a pod that is there adds for pods that it asks for.
@@ -53,7 +56,7 @@ impl Plugin for InterPodAffinity {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -16,6 +16,9 @@ use crate::framework::{
 
 pub(super) const NAME: &str = "NodeAffinity";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 #[derive(Debug)]
 struct NodeAffinity {
     added_required: Option<Required>,
@@ -53,7 +56,7 @@ impl Plugin for NodeAffinity {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

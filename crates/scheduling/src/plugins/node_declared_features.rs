@@ -11,6 +11,9 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodeDeclaredFeatures";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 #[derive(Debug)]
 struct NodeDeclaredFeatures;
 
@@ -40,7 +43,7 @@ impl Plugin for NodeDeclaredFeatures {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -11,6 +11,9 @@ use crate::framework::{Action, Dependencies, Event, Filter, Plugin, Point, PreFi
 
 pub(super) const NAME: &str = "NodeName";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 #[derive(Debug)]
 struct NodeName;
 
@@ -24,7 +27,7 @@ impl Plugin for NodeName {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

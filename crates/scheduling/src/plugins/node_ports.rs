@@ -10,6 +10,9 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodePorts";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 #[derive(Debug)]
 struct NodePorts;
 
@@ -23,7 +26,7 @@ impl Plugin for NodePorts {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -10,6 +10,9 @@ use crate::framework::{Dependencies, MAX_NODE_SCORE, Plugin, Point, PreScore, Sc
 
 pub(super) const NAME: &str = "NodeResourcesBalancedAllocation";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreScore, Point::Score];
+
 #[derive(Debug)]
 struct BalancedAllocation {
     resources: Vec<ResourceSpec>,
@@ -36,7 +39,7 @@ impl Plugin for BalancedAllocation {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {

@@ -17,6 +17,9 @@ use crate::framework::{
 
 pub(super) const NAME: &str = "NodeResourcesFit";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 #[derive(Debug)]
 struct NodeResourcesFit {
     ignored: BTreeSet<Text>,
@@ -47,7 +50,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {
@@ -219,7 +222,7 @@ impl Filter for Room<'_> {
     fn depends_on(&self) -> Dependencies {
         // Device classes stand in for extended resources.
         let has_scalars = self.pod.shape.demand.requests.scalars().len() > 0;
-        if has_scalars { Dependencies::UNKNOWN } else { Dependencies::NODE }
+        if has_scalars { Dependencies::NODE.and(Dependencies::CLASSES) } else { Dependencies::NODE }
     }
 }
 

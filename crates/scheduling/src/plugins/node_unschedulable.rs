@@ -9,6 +9,9 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodeUnschedulable";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 #[derive(Debug)]
 struct NodeUnschedulable;
 
@@ -26,7 +29,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

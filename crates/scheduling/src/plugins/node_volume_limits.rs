@@ -16,6 +16,9 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodeVolumeLimits";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 /// Names of built-in drivers that a node may have handed to a CSI driver, and that driver.
 const MIGRATED: [(&str, &str); 3] = [
     ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
@@ -39,7 +42,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

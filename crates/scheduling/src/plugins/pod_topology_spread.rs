@@ -20,6 +20,9 @@ use crate::framework::{
 
 pub(super) const NAME: &str = "PodTopologySpread";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 const DO_NOT_SCHEDULE: &str = "DoNotSchedule";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -154,7 +157,7 @@ impl Plugin for PodTopologySpread {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

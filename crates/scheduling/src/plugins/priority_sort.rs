@@ -9,6 +9,9 @@ use crate::framework::{Plugin, Point};
 
 pub(super) const NAME: &str = "PrioritySort";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::QueueSort];
+
 #[derive(Debug)]
 struct PrioritySort;
 
@@ -22,7 +25,7 @@ impl Plugin for PrioritySort {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::QueueSort]
+        POINTS
     }
 
     fn rank(&self, pod: &PodInfo) -> i64 {

@@ -9,6 +9,9 @@ use crate::framework::{Action, Event, Plugin, Point, Resource, Status};
 
 pub(super) const NAME: &str = "SchedulingGates";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreEnqueue];
+
 #[derive(Debug)]
 struct SchedulingGates;
 
@@ -22,7 +25,7 @@ impl Plugin for SchedulingGates {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreEnqueue]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

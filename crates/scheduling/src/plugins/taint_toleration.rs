@@ -14,6 +14,9 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "TaintToleration";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
+
 /// What every reason of this plugin begins with; the taint follows.
 pub(crate) const REASON: &str = "node(s) had untolerated taint";
 
@@ -30,7 +33,7 @@ impl Plugin for TaintToleration {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -22,6 +22,10 @@ use crate::writes::Write;
 
 pub(super) const NAME: &str = "VolumeBinding";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] =
+    &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score, Point::Reserve, Point::PreBind];
+
 #[derive(Debug)]
 struct VolumeBinding {
     /// How full storage is liked.
@@ -52,7 +56,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score, Point::Reserve, Point::PreBind]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

@@ -14,6 +14,9 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "VolumeZone";
 
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
+
 /// Labels that name a zone or region; the old ones and what they are called now.
 const LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
@@ -38,7 +41,7 @@ impl Plugin for VolumeZone {
     }
 
     fn points(&self) -> &'static [Point] {
-        &[Point::PreFilter, Point::Filter]
+        POINTS
     }
 
     fn events(&self) -> Vec<Event> {

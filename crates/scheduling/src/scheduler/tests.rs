@@ -6,6 +6,7 @@ use api::core::v1::{Node, Pod};
 use matching::Features;
 
 use super::*;
+use crate::Complaint;
 
 const START: Duration = Duration::from_secs(1000);
 const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
@@ -191,4 +192,118 @@ fn an_expression_is_asked_by_filter_and_hint() {
     assert_eq!(scheduler.lengths().unschedulable, 1);
     scheduler.set_node(&node("n", "4", &version("1.3.0")), START);
     assert_eq!(placed(&mut scheduler, START).1, "n");
+}
+
+#[test]
+fn expressions_without_an_answer_are_told_once_per_value() {
+    let mut scheduler = scheduler();
+    let version = |value: &str| format!(r#"{{"key": "v", "value": "{value}", "effect": "NoSchedule"}}"#);
+    let asks = r#", "tolerations": [{"expression": "semver(taint.value).isGreaterThan(semver('1.2.0'))"},
+        {"key": "v", "operator": "SemverGt", "value": "1.2.0"}]"#;
+    scheduler.set_node(&node("a", "4", &version("nine")), START);
+    scheduler.set_node(&node("b", "4", &version("nine")), START);
+    scheduler.set_pod(&pod("p", "1", asks), START);
+    let attempt = scheduler.schedule_one(START).unwrap();
+    let told: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("for taint v=nine:NoSchedule: "), "{told:?}");
+    assert_eq!(told[1], "failed to parse taint value as semantic version taint=\"nine\"");
+    let filters: Vec<_> = attempt.evaluations.iter().filter(|it| it.plugin == "TaintToleration").collect();
+    assert_eq!((filters.len(), filters[0].count, filters[0].status), (1, 2, "UnschedulableAndUnresolvable"));
+    let later = START + Duration::from_secs(400);
+    assert!(scheduler.schedule_one(later).unwrap().complaints.is_empty());
+    scheduler.set_node(&node("b", "4", &version("ten")), later);
+    let attempt = scheduler.schedule_one(later + Duration::from_secs(400)).unwrap();
+    assert_eq!(attempt.complaints.len(), 2);
+}
+
+/// What is remembered and what is asked anew are the same, whatever happened before, for all plugins together.
+#[test]
+fn remembered_answers_are_fresh_ones() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let mut scheduler = scheduler();
+        let mut now = START;
+        let mut compared = 0;
+        for step in 0..120 {
+            now += Duration::from_millis(700);
+            change_something(&mut scheduler, &mut random, step, now);
+            compared += compare(&mut scheduler);
+            if let Some(attempt) = scheduler.schedule_one(now)
+                && matches!(attempt.outcome, Outcome::Scheduled(_))
+            {
+                match random.below(4) {
+                    0 => scheduler.binding_failed(&attempt.uid, now),
+                    _ => scheduler.bound(&attempt.uid),
+                }
+            }
+        }
+        assert!(compared > 100, "{compared}");
+    }
+}
+
+fn change_something(scheduler: &mut Scheduler, random: &mut Random, step: usize, now: Duration) {
+    let name = format!("n{}", random.below(6));
+    match random.below(9) {
+        0..=2 => {
+            let taints = [
+                "",
+                r#"{"key": "t", "value": "1.2.0", "effect": "NoSchedule"}"#,
+                r#"{"key": "t", "value": "3.0.0", "effect": "PreferNoSchedule"}"#,
+            ];
+            let mut node = node(&name, ["1", "4", "16"][random.below(3)], taints[random.below(3)]);
+            node.metadata.labels.insert("zone".into(), ["a", "b"][random.below(2)].into());
+            node.metadata.labels.insert("kubernetes.io/hostname".into(), name.as_str().into());
+            node.spec.unschedulable = random.below(5) == 0;
+            let size = 50_000_000 * (1 + random.below(4) as i64);
+            let image = api::core::v1::ContainerImage { names: vec!["img:latest".into()], size_bytes: size };
+            node.status.images = if random.below(2) == 0 { vec![image] } else { Vec::new() };
+            scheduler.set_node(&node, now);
+        }
+        3 => scheduler.remove_node(&name, now),
+        4..=6 => {
+            let kinds = [
+                r#", "tolerations": [{"expression": "semver(taint.value).isLessThan(semver('2.0.0'))"}]"#,
+                r#", "nodeSelector": {"zone": "a"}"#,
+                r#", "priority": 5, "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}]}}"#,
+                r#", "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": "x"}}}]"#,
+            ];
+            let mut pod = pod(&format!("p{step}"), ["100m", "2"][random.below(2)], kinds[random.below(4)]);
+            pod.metadata.labels.insert("app".into(), "x".into());
+            pod.spec.containers[0].image = "img".into();
+            scheduler.set_pod(&pod, now);
+        }
+        _ => {
+            let placed: Vec<_> = scheduler.cluster.cache.nodes().flat_map(|node| &node.pods).cloned().collect();
+            if let Some(pod) = random.choose(&placed) {
+                scheduler.remove_pod(&pod.uid, now);
+            }
+        }
+    }
+}
+
+/// Compares for every pod that waits; how many were compared.
+fn compare(scheduler: &mut Scheduler) -> usize {
+    let waiting: Vec<_> = scheduler.queue.pods().map(|(queued, _)| queued.pod.clone()).collect();
+    for pod in &waiting {
+        let profile = profile_of(&scheduler.profiles, pod).unwrap();
+        let search = Search { profile, cluster: &scheduler.cluster, start: 0 };
+        let (fresh, remembered) =
+            (search.run(pod).unwrap(), search.run_remembering(pod, &mut scheduler.memory).unwrap());
+        assert_eq!(fresh.feasible, remembered.feasible, "{}", pod.name);
+        let said = |found: &crate::cycle::Found| {
+            found.diagnosis.by_node.iter().map(|(node, status)| (*node, Status::clone(status))).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&fresh), said(&remembered), "{}", pod.name);
+        let cluster = &scheduler.cluster;
+        let fresh_scores = cycle::score(profile, pod, cluster, &fresh.feasible).unwrap();
+        let scores = cycle::score_remembering(profile, pod, cluster, &fresh.feasible, &mut scheduler.memory).unwrap();
+        for (left, right) in fresh_scores.by_plugin.iter().zip(&scores.by_plugin) {
+            assert_eq!((left.plugin, &left.raw, &left.normalized), (right.plugin, &right.raw, &right.normalized));
+        }
+        assert_eq!(fresh_scores.total, scores.total);
+    }
+    waiting.len()
 }

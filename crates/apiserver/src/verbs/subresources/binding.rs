@@ -5,6 +5,7 @@ use api::json::Value;
 use super::super::Call;
 use super::super::create::normalize;
 use super::super::modify::{Decision, modify};
+use crate::admission::node_restriction::Change;
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload;
@@ -21,6 +22,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
     let of = api::types::by_kind("", "v1", "Binding");
     let binding = payload::decode_kind("", "v1", "Binding", of, payload)?.object;
     let dry_run = call.is_dry_run()?;
+    call.restrict_node("binding", Change::Create(&binding))?;
     let Some(pods) = resources::find("", "v1", "pods") else { return Err(Failure::no_resource()) };
     let name = match call.target.name.as_str() {
         "" => metadata::text(&binding, "name").to_owned(),
@@ -131,6 +133,8 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
     if let Some(fields) = pod.as_object_mut() {
         let status = fields.get_or_insert("status", Value::object);
         if let Some(status) = status.as_object_mut() {
+            // The wish for a node is fulfilled, or lost.
+            status.remove("nominatedNodeName");
             let list = status.get_or_insert("conditions", || Value::Array(Vec::new()));
             if let Some(list) = list.as_array_mut() {
                 match list.iter_mut().find(|it| it.str_at(&["type"]) == Some("PodScheduled")) {

@@ -7,6 +7,7 @@ use super::super::create::normalize;
 use super::super::delete::{DeleteOptions, delete_object};
 use super::super::modify::{Decision, modify};
 use super::super::ownership;
+use crate::admission::node_restriction::Change;
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload;
@@ -22,6 +23,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     if metadata::text(&eviction, "name") != name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
+    call.restrict_node("eviction", Change::Create(&eviction))?;
     let mut options = DeleteOptions::dry_run(call.is_dry_run()?);
     if let Some(given) = eviction.get("deleteOptions") {
         options.merge(given)?;

@@ -8,6 +8,7 @@ use api::json::Value;
 
 use super::super::ownership;
 use super::Call;
+use crate::admission::node_restriction::Change;
 use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload::{self, FieldValidation};
@@ -47,6 +48,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         }
     }
     call.wait_for_now().await?;
+    call.restrict_node("token", Change::Create(&request))?;
     let Some(account) = call.cache().get(&call.key()).map(|account| account.decode()) else {
         return Err(Failure::not_found(call.resource, name));
     };

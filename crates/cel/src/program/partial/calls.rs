@@ -4,6 +4,7 @@ use super::super::call;
 use super::super::machine::{Evaluated, Machine, Tested};
 use super::super::node::CallNode;
 use super::super::trace::Tracer;
+use crate::cost::Price;
 use crate::value::unknown::Union;
 use crate::value::{ErrorKind, EvalError, Failing, Shape, Unknown, Value};
 
@@ -100,7 +101,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// A call with operands that are not known, none of which has failed for certain.
     #[cold]
     pub(in super::super) fn call_unknown(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
-        self.call_combinations(call, operands, true)
+        let value = self.call_combinations(call, operands, true)?;
+        Ok(match call.price {
+            // Where that operand fails, the meter fails, too.
+            Price::OfList { operand, .. } => match operands.get(operand) {
+                Some(Value::Unknown(unknown)) if unknown.failing() != Failing::Never => {
+                    value.after(&Unknown::nothing().failing_at_least(Failing::Fatally))
+                }
+                _ => value,
+            },
+            _ => value,
+        })
     }
 
     fn call_combinations(&mut self, call: &'a CallNode, operands: &[Value<'a>], may_write_out: bool) -> Evaluated<'a> {

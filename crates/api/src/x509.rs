@@ -1,0 +1,232 @@
+//! As much of X.509 as names need: PEM, DER, the subject of a certificate and of a request for one.
+//!
+//! Nothing is verified here. What is not clear is not read: a name that is guessed may be someone else's.
+
+const BOOLEAN: u8 = 0x01;
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// 2.5.4.3
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// 2.5.4.10
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// 1.3.6.1.4.1.57683.2
+const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
+/// 2.5.29.19
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+
+/// What a subject says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The name; the last one if there are several.
+    pub common_name: String,
+    /// The organizations, which Kubernetes takes for groups.
+    pub organizations: Vec<String>,
+    /// What tells users of one name apart.
+    pub uids: Vec<String>,
+}
+
+/// A block of a PEM file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PemBlock {
+    /// What it says to be, `CERTIFICATE`.
+    pub kind: String,
+    /// Whether lines of `key: value` stand before its content.
+    pub has_headers: bool,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// The blocks of a PEM file; what is no block is left out, as Go's `encoding/pem` does.
+#[must_use]
+pub fn pem_blocks(text: &str) -> Vec<PemBlock> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(kind) = line.trim_end().strip_prefix("-----BEGIN ").and_then(|it| it.strip_suffix("-----")) else {
+            continue;
+        };
+        let end = format!("-----END {kind}-----");
+        let (mut body, mut has_headers, mut is_closed) = (String::new(), false, false);
+        for line in lines.by_ref() {
+            let line = line.trim();
+            if line == end {
+                is_closed = true;
+                break;
+            }
+            if line.contains(':') {
+                has_headers = true;
+            } else {
+                body.push_str(line);
+            }
+        }
+        if let (true, Ok(bytes)) = (is_closed, crate::base64::decode(&body)) {
+            blocks.push(PemBlock { kind: kind.to_owned(), has_headers, bytes });
+        }
+    }
+    blocks
+}
+
+/// Tag and content of the first element, and what follows it.
+#[must_use]
+pub fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, mut rest) = rest.split_first()?;
+    let length = if first < 0x80 {
+        usize::from(first)
+    } else {
+        let count = usize::from(first & 0x7f);
+        let (digits, after) = rest.split_at_checked(count)?;
+        rest = after;
+        digits.iter().try_fold(0_usize, |length, digit| length.checked_mul(256)?.checked_add(usize::from(*digit)))?
+    };
+    let (content, after) = rest.split_at_checked(length)?;
+    Some((tag, content, after))
+}
+
+/// Whom a certificate names; none if that cannot be read.
+#[must_use]
+pub fn certificate_subject(certificate: &[u8]) -> Option<Names> {
+    read_names(before_subject(certificate)?)
+}
+
+/// Whom a request for a certificate (PKCS #10) names; none if that cannot be read.
+#[must_use]
+pub fn request_subject(request: &[u8]) -> Option<Names> {
+    let (SEQUENCE, request, rest) = element(request)? else { return None };
+    let (SEQUENCE, information, signature) = element(request)? else { return None };
+    let (SEQUENCE, _, signature) = element(signature)? else { return None };
+    let (BIT_STRING, _, after) = element(signature)? else { return None };
+    let (INTEGER, _, subject) = element(information)? else { return None };
+    let (SEQUENCE, _, key) = element(subject)? else { return None };
+    let (SEQUENCE, _, _) = element(key)? else { return None };
+    if !rest.is_empty() || !after.is_empty() {
+        return None;
+    }
+    read_names(subject)
+}
+
+/// Whether a certificate is one of an authority; none if it cannot be read.
+#[must_use]
+pub fn is_authority(certificate: &[u8]) -> Option<bool> {
+    let mut rest = before_subject(certificate)?;
+    // Subject and key come before what is optional.
+    for _ in 0..2 {
+        let (SEQUENCE, _, after) = element(rest)? else { return None };
+        rest = after;
+    }
+    while !rest.is_empty() {
+        let (tag, content, after) = element(rest)?;
+        rest = after;
+        if tag != EXTENSIONS {
+            continue;
+        }
+        let (SEQUENCE, mut extensions, _) = element(content)? else { return None };
+        while !extensions.is_empty() {
+            let (SEQUENCE, extension, after) = element(extensions)? else { return None };
+            extensions = after;
+            let (OBJECT_IDENTIFIER, kind, mut value) = element(extension)? else { return None };
+            if kind != BASIC_CONSTRAINTS {
+                continue;
+            }
+            if value.first() == Some(&BOOLEAN) {
+                value = element(value)?.2;
+            }
+            let (OCTET_STRING, value, _) = element(value)? else { return None };
+            let (SEQUENCE, constraints, _) = element(value)? else { return None };
+            return Some(matches!(element(constraints), Some((BOOLEAN, [0xff], _))));
+        }
+    }
+    Some(false)
+}
+
+/// What of a certificate starts with its subject.
+fn before_subject(certificate: &[u8]) -> Option<&[u8]> {
+    let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
+    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
+    // Version (optional), serial number, signature algorithm, issuer and validity stand before the subject.
+    if rest.first() == Some(&VERSION) {
+        rest = element(rest)?.2;
+    }
+    for _ in 0..4 {
+        rest = element(rest)?.2;
+    }
+    Some(rest)
+}
+
+fn read_names(bytes: &[u8]) -> Option<Names> {
+    let (SEQUENCE, mut sets, _) = element(bytes)? else { return None };
+    let mut names = Names::default();
+    while !sets.is_empty() {
+        let (SET, mut set, after) = element(sets)? else { return None };
+        sets = after;
+        while !set.is_empty() {
+            let (SEQUENCE, attribute, after) = element(set)? else { return None };
+            set = after;
+            let (OBJECT_IDENTIFIER, kind, value) = element(attribute)? else { return None };
+            match kind {
+                COMMON_NAME => names.common_name = text(value)?,
+                ORGANIZATION => names.organizations.push(text(value)?),
+                UID => names.uids.push(text(value)?),
+                _ => {}
+            }
+        }
+    }
+    Some(names)
+}
+
+/// A text, in one of the forms that are read without guessing.
+fn text(bytes: &[u8]) -> Option<String> {
+    const UTF8: u8 = 0x0c;
+    const NUMERIC: u8 = 0x12;
+    const PRINTABLE: u8 = 0x13;
+    const IA5: u8 = 0x16;
+    let (tag, content, _) = element(bytes)?;
+    let text = String::from_utf8(content.to_vec()).ok()?;
+    match tag {
+        UTF8 => Some(text),
+        NUMERIC | PRINTABLE | IA5 => text.is_ascii().then_some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name of one attribute.
+    fn name(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+        let wrap = |tag: u8, content: &[u8]| [&[tag, u8::try_from(content.len()).unwrap()], content].concat();
+        let attribute = [wrap(OBJECT_IDENTIFIER, kind), wrap(tag, value)].concat();
+        wrap(SEQUENCE, &wrap(SET, &wrap(SEQUENCE, &attribute)))
+    }
+
+    #[test]
+    fn texts_are_read_by_their_kind_or_not_at_all() {
+        let common_name = |tag, value: &[u8]| read_names(&name(COMMON_NAME, tag, value)).map(|it| it.common_name);
+        assert_eq!(common_name(0x0c, "jürgen".as_bytes()).as_deref(), Some("jürgen"));
+        assert_eq!(common_name(0x13, b"jane").as_deref(), Some("jane"));
+        assert_eq!(common_name(0x13, "jürgen".as_bytes()), None);
+        assert_eq!(common_name(0x0c, b"j\xfcrgen"), None);
+        // UTF-16: every other byte of it is no text.
+        assert_eq!(common_name(0x1e, b"\0j\0a"), None);
+        assert_eq!(read_names(&name(UID, 0x0c, b"7")).unwrap().uids, ["7"]);
+    }
+
+    #[test]
+    fn blocks_are_found_among_other_text() {
+        let text =
+            "hello\n-----BEGIN A-----\nAQID\n-----END A-----\n-----BEGIN B-----\nk: v\n\nBA==\n-----END B-----\n";
+        let block =
+            |kind: &str, has_headers, bytes: &[u8]| PemBlock { kind: kind.into(), has_headers, bytes: bytes.into() };
+        assert_eq!(pem_blocks(text), [block("A", false, &[1, 2, 3]), block("B", true, &[4])]);
+        assert_eq!(pem_blocks("-----BEGIN A-----\nAQID\n"), []);
+        assert_eq!(pem_blocks("-----BEGIN A-----\n*\n-----END A-----\n"), []);
+    }
+}

@@ -1,0 +1,123 @@
+//! Certificates: who asks for one, and who may approve, sign or attest.
+//!
+//! The plugins `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and `ClusterTrustBundleAttest`,
+//! and what the server itself writes into a request: a client cannot ask in someone else's name.
+
+use std::sync::Arc;
+
+use api::go_text::quote;
+use api::json::{Object, Value};
+
+use super::role_escalation::changes_only_owners;
+use crate::authorization::Request;
+use crate::http::request::Target;
+use crate::http::status::{Failure, Result};
+use crate::identity::User;
+use crate::objects::metadata;
+use crate::resources::Resource;
+use crate::server::Server;
+
+const GROUP: &str = "certificates.k8s.io";
+const REQUESTS: &str = "certificatesigningrequests";
+const BUNDLES: &str = "clustertrustbundles";
+/// Certificates for clients of this server.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// Writes into a new request who asks.
+pub(super) fn name_requester(resource: &Resource, object: &mut Value, user: &User) {
+    if (resource.group, resource.plural) != (GROUP, REQUESTS) {
+        return;
+    }
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let texts = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username", user.name.as_str());
+    if !user.uid.is_empty() {
+        spec.insert("uid", user.uid.as_str());
+    }
+    if !user.groups.is_empty() {
+        spec.insert("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let extra: Object = user.extra.iter().map(|(key, values)| (key.as_str(), texts(values))).collect();
+        spec.insert("extra", extra);
+    }
+}
+
+/// Checks a new object.
+///
+/// # Errors
+/// 403 with the reason.
+pub(super) fn validate_create(server: &Arc<Server>, resource: &Resource, object: &Value, user: &User) -> Result<()> {
+    match (resource.group, resource.plural) {
+        (GROUP, REQUESTS) if object.str_at(&["spec", "signerName"]) == Some(CLIENT_SIGNER) => {
+            match registry::certificates::subject_of_request(object) {
+                Err(error) => refuse(resource, object, &format!("failed to parse CSR: {error}")),
+                Ok(names) if names.organizations.iter().any(|it| it == "system:masters") => {
+                    let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");
+                    refuse(resource, object, &why)
+                }
+                Ok(_) => Ok(()),
+            }
+        }
+        (GROUP, BUNDLES) => attest(server, resource, object, user),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a change.
+///
+/// # Errors
+/// 403 with the reason.
+pub(super) fn validate_update(
+    server: &Arc<Server>,
+    resource: &Resource,
+    object: &Value,
+    old: &Value,
+    subresource: &str,
+    user: &User,
+) -> Result<()> {
+    let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
+    match (resource.group, resource.plural, subresource) {
+        (GROUP, REQUESTS, "approval") if !may(server, user, "approve", signer) => {
+            let why = format!("user not permitted to approve requests with signerName {}", quote(signer));
+            refuse(resource, old, &why)
+        }
+        (GROUP, REQUESTS, "status") => {
+            let part = |object: &Value, field: &str| object.at(&["status", field]).cloned().unwrap_or_default();
+            let is_same = ["certificate", "conditions"].iter().all(|field| part(object, field) == part(old, field));
+            if is_same || may(server, user, "sign", signer) {
+                return Ok(());
+            }
+            let why = format!("user not permitted to sign requests with signerName {}", quote(signer));
+            refuse(resource, old, &why)
+        }
+        (GROUP, BUNDLES, _) if !changes_only_owners(object, old) => attest(server, resource, object, user),
+        _ => Ok(()),
+    }
+}
+
+/// A bundle of a signer is written by who may speak for the signer.
+fn attest(server: &Arc<Server>, resource: &Resource, bundle: &Value, user: &User) -> Result<()> {
+    let signer = bundle.str_at(&["spec", "signerName"]).unwrap_or_default();
+    if signer.is_empty() || may(server, user, "attest", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to attest for signerName {}", quote(signer));
+    refuse(resource, bundle, &why)
+}
+
+/// Whether a user may do something for a signer, or for all of its domain.
+fn may(server: &Arc<Server>, user: &User, verb: &str, signer: &str) -> bool {
+    let domain = signer.split('/').next().unwrap_or_default();
+    [signer.to_owned(), format!("{domain}/*")].iter().any(|name| {
+        let target = Target::of_check(GROUP, "signers", "", name);
+        server.authorizer.allows(user, Request::Resource { verb, target: &target })
+    })
+}
+
+fn refuse(resource: &Resource, object: &Value, why: &str) -> Result<()> {
+    Err(Failure::forbidden(resource.group, resource.plural, metadata::text(object, "name"), why))
+}

@@ -1,0 +1,237 @@
+//! What nodes may do: read and write what concerns them, and nothing else.
+//!
+//! A node is a user `system:node:NAME` in the group `system:nodes`. Which objects concern it is found in [`relations`];
+//! what a write may change is checked in admission (`NodeRestriction`). Follows Kubernetes'
+//! `plugin/pkg/auth/authorizer/node`.
+
+mod references;
+mod relations;
+
+use std::sync::Arc;
+
+pub(crate) use self::references::References;
+use self::relations::{Kind, Relations};
+use super::{Request, Rule};
+use crate::http::request::Target;
+use crate::identity::User;
+use crate::serving::bootstrap;
+use crate::storage::cache::Cache;
+
+const NODES: &str = "system:nodes";
+const USER_PREFIX: &str = "system:node:";
+const LEASES: &str = "kube-node-lease";
+
+/// The node that a user is.
+pub(crate) fn node_of(user: &User) -> Option<&str> {
+    user.name.strip_prefix(USER_PREFIX).filter(|_| user.is_in(NODES))
+}
+
+/// Decides about what nodes ask for.
+pub(super) struct Nodes {
+    relations: Relations,
+    /// What all nodes may do alike.
+    rules: Vec<Rule>,
+}
+
+/// Why a node may not; empty if there is nothing to say.
+type Refused = String;
+
+impl Nodes {
+    pub(super) fn new(cache: &Arc<Cache>) -> Self {
+        Self { relations: Relations::new(cache.clone()), rules: bootstrap::node_rules() }
+    }
+
+    /// Lets a request of a node pass.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) fn authorize(&self, node: &str, request: &Request<'_>) -> Result<(), Refused> {
+        if node.is_empty() {
+            return refuse(format!("unknown node for user {}", api::go_text::quote(USER_PREFIX)));
+        }
+        if let Request::Resource { verb, target } = request {
+            let ask = Ask { nodes: self, node, verb, target, part: target.first_subresource() };
+            match (target.group.as_str(), target.resource.as_str()) {
+                ("", "secrets") => return ask.read_one(Kind::Secret),
+                ("", "configmaps") => return ask.read_one(Kind::ConfigMap),
+                ("", "persistentvolumeclaims") if ask.part == "status" => return ask.write_status(Kind::VolumeClaim),
+                ("", "persistentvolumeclaims") => return ask.get(Kind::VolumeClaim),
+                ("", "persistentvolumes") => return ask.get(Kind::Volume),
+                ("resource.k8s.io", "resourceclaims") => return ask.get(Kind::DeviceClaim),
+                ("storage.k8s.io", "volumeattachments") => return ask.get(Kind::Attachment),
+                ("", "serviceaccounts") => return ask.service_account(),
+                ("coordination.k8s.io", "leases") => return ask.lease(),
+                ("storage.k8s.io", "csinodes") => return ask.csi_node(),
+                ("resource.k8s.io", "resourceslices") => return ask.slice(),
+                ("", "nodes") => return ask.node(),
+                ("", "pods") => return ask.pod(),
+                ("certificates.k8s.io", "podcertificaterequests") => return ask.certificate_request(),
+                _ => {}
+            }
+        }
+        if self.rules.iter().any(|rule| rule.allows(request)) { Ok(()) } else { refuse("") }
+    }
+}
+
+fn refuse(why: impl Into<String>) -> Result<(), Refused> {
+    Err(why.into())
+}
+
+/// One question of a node about a resource that is divided among them.
+struct Ask<'a> {
+    nodes: &'a Nodes,
+    node: &'a str,
+    verb: &'a str,
+    target: &'a Target,
+    part: &'a str,
+}
+
+impl Ask<'_> {
+    fn name(&self) -> &str {
+        self.target.asked_name()
+    }
+
+    /// Whether the object concerns the node.
+    fn related(&self, kind: Kind) -> Result<(), Refused> {
+        if self.name().is_empty() {
+            return refuse("No Object name found");
+        }
+        self.concerned(kind)
+    }
+
+    fn concerned(&self, kind: Kind) -> Result<(), Refused> {
+        if self.nodes.relations.concerns(self.node, kind, &self.target.namespace, self.name()) {
+            return Ok(());
+        }
+        refuse(format!("no relationship found between node '{}' and this object", self.node))
+    }
+
+    fn get(&self, kind: Kind) -> Result<(), Refused> {
+        match (self.verb, self.part) {
+            ("get", "") => self.related(kind),
+            ("get", _) => refuse("cannot get subresource"),
+            _ => refuse("can only get individual resources of this type"),
+        }
+    }
+
+    fn read_one(&self, kind: Kind) -> Result<(), Refused> {
+        if !matches!(self.verb, "get" | "list" | "watch") {
+            return refuse("can only read resources of this type");
+        }
+        if !self.part.is_empty() {
+            return refuse("cannot read subresource");
+        }
+        if self.target.namespace.is_empty() {
+            return refuse("can only read namespaced object of this type");
+        }
+        self.related(kind)
+    }
+
+    fn write_status(&self, kind: Kind) -> Result<(), Refused> {
+        match self.verb {
+            "update" | "patch" => self.related(kind),
+            _ => refuse("can only get/update/patch this type"),
+        }
+    }
+
+    fn service_account(&self) -> Result<(), Refused> {
+        if self.verb == "get" && self.part.is_empty() {
+            return self.read_one(Kind::ServiceAccount);
+        }
+        if self.verb != "create" || self.name().is_empty() {
+            return refuse("can only create tokens for individual service accounts");
+        }
+        if self.part != "token" {
+            return refuse("can only create token subresource of serviceaccount");
+        }
+        self.concerned(Kind::ServiceAccount)
+    }
+
+    fn lease(&self) -> Result<(), Refused> {
+        if !matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") {
+            return refuse("can only get, create, update, patch, or delete a node lease");
+        }
+        if self.target.namespace != LEASES {
+            return refuse(format!("can only access leases in the \"{LEASES}\" system namespace"));
+        }
+        // The name of a new one is checked in admission.
+        if self.verb != "create" && self.name() != self.node {
+            return refuse("can only access node lease with the same name as the requesting node");
+        }
+        Ok(())
+    }
+
+    fn csi_node(&self) -> Result<(), Refused> {
+        match self.part {
+            "" if matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") => {}
+            "" => return refuse("can only get, create, update, patch, or delete a CSINode"),
+            "status" => return refuse("CSINode status access requires CSIVolumeHealth feature"),
+            _ => return refuse("cannot authorize CSINode subresources"),
+        }
+        if self.verb != "create" && self.name() != self.node {
+            return refuse("can only access CSINode with the same name as the requesting node");
+        }
+        Ok(())
+    }
+
+    fn slice(&self) -> Result<(), Refused> {
+        if !self.part.is_empty() {
+            return refuse("cannot authorize ResourceSlice subresources");
+        }
+        match self.verb {
+            "create" => Ok(()),
+            "get" | "update" | "patch" | "delete" => self.related(Kind::Slice),
+            "watch" | "list" | "deletecollection" if self.target.is_limited_to("spec.nodeName", self.node) => Ok(()),
+            "watch" | "list" | "deletecollection" => {
+                refuse("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
+            _ => refuse(
+                "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
+                 delete, deletecollection",
+            ),
+        }
+    }
+
+    fn certificate_request(&self) -> Result<(), Refused> {
+        if !self.part.is_empty() {
+            return refuse("nodes may not access the status subresource of PodCertificateRequests");
+        }
+        match self.verb {
+            "create" => Ok(()),
+            "get" => self.related(Kind::CertificateRequest),
+            "list" | "watch" if self.target.is_limited_to("spec.nodeName", self.node) => Ok(()),
+            "list" | "watch" => refuse("can only list/watch podcertificaterequests with nodeName field selector"),
+            verb => refuse(format!("nodes may not {verb} podcertificaterequests")),
+        }
+    }
+
+    fn node(&self) -> Result<(), Refused> {
+        let node = self.node;
+        match (self.part, self.verb) {
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
+            ("", "get" | "list" | "watch") => match self.name() {
+                name if name == node => Ok(()),
+                "" => refuse(format!("node '{node}' cannot read all nodes, only its own Node object")),
+                name => refuse(format!("node '{node}' cannot read '{name}', only its own Node object")),
+            },
+            _ => refuse(""),
+        }
+    }
+
+    fn pod(&self) -> Result<(), Refused> {
+        match (self.part, self.verb) {
+            ("", "get") => self.get(Kind::Pod),
+            ("", "list" | "watch") => {
+                if self.target.is_limited_to("spec.nodeName", self.node) {
+                    return Ok(());
+                }
+                if !self.name().is_empty() {
+                    return self.related(Kind::Pod);
+                }
+                refuse("can only list/watch pods with spec.nodeName field selector")
+            }
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
+            _ => refuse(""),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Which objects concern a node: its pods, and what they mention.
+//!
+//! Nothing is kept for that: the watch cache knows which pods run on which node, and those few are looked through when
+//! the node asks for something that only they give it a right to. A pod costs nothing when it is written.
+
+use std::sync::Arc;
+
+use api::json::Value;
+
+use super::references::{References, volume_secrets};
+use crate::objects::metadata;
+use crate::resources;
+use crate::storage::cache::{Cache, Interest};
+use crate::storage::stored::Served;
+
+/// What kinds of objects can concern a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Secret,
+    ConfigMap,
+    VolumeClaim,
+    Volume,
+    DeviceClaim,
+    Attachment,
+    ServiceAccount,
+    Slice,
+    Pod,
+    CertificateRequest,
+}
+
+pub(super) struct Relations {
+    cache: Arc<Cache>,
+}
+
+impl Relations {
+    pub(super) fn new(cache: Arc<Cache>) -> Self {
+        Self { cache }
+    }
+
+    /// Whether an object concerns a node.
+    pub(super) fn concerns(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+        let node_of = |group: &str, plural: &str| {
+            let object = self.object(group, plural, namespace, name)?;
+            Some(object.str_at(&["spec", "nodeName"])? == node)
+        };
+        match kind {
+            Kind::Pod => node_of("", "pods") == Some(true),
+            Kind::Attachment => node_of("storage.k8s.io", "volumeattachments") == Some(true),
+            Kind::Slice => node_of("resource.k8s.io", "resourceslices") == Some(true),
+            Kind::CertificateRequest => node_of("certificates.k8s.io", "podcertificaterequests") == Some(true),
+            Kind::Volume => self.object("", "persistentvolumes", "", name).is_some_and(|it| self.mounts(node, &it)),
+            Kind::Secret => self.mentions(node, namespace, name, kind) || self.by_volume(node, namespace, name),
+            _ => self.mentions(node, namespace, name, kind),
+        }
+    }
+
+    fn object(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let row = resources::find(group, "v1", plural)?;
+        self.cache.resource(&row.prefix()).get(&row.key(namespace, name)).map(|object| object.decode())
+    }
+
+    /// The pods of a node, in one namespace or in all.
+    fn pods_on(&self, node: &str, namespace: &str) -> Vec<Arc<Served>> {
+        let Some(row) = resources::find("", "v1", "pods") else { return Vec::new() };
+        let prefix = if namespace.is_empty() { row.prefix() } else { row.key(namespace, "") };
+        let found = self.cache.resource(&row.prefix()).find(&Interest::Field(node.to_owned()), 0);
+        found.objects.into_iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, pod)| pod).collect()
+    }
+
+    /// Whether a pod of the node names an object of its own namespace.
+    fn mentions(&self, node: &str, namespace: &str, name: &str, kind: Kind) -> bool {
+        self.pods_on(node, namespace).into_iter().any(|pod| {
+            // The name of a claim that is made for a pod does not stand in it.
+            if kind != Kind::VolumeClaim && !pod.contains(name.as_bytes()) {
+                return false;
+            }
+            let pod = pod.decode();
+            if pod.str_at(&["spec", "nodeName"]) != Some(node) || is_mirror(&pod) {
+                return false;
+            }
+            let named = References::of_pod(&pod);
+            match kind {
+                Kind::Secret => named.secrets.contains(&name),
+                Kind::ConfigMap => named.config_maps.contains(&name),
+                Kind::VolumeClaim => named.volume_claims.iter().any(|it| it == name),
+                Kind::DeviceClaim => named.device_claims.contains(&name),
+                Kind::ServiceAccount => named.service_account == name,
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether a pod of the node uses the claim to which a volume is bound.
+    fn mounts(&self, node: &str, volume: &Value) -> bool {
+        let at = |field: &str| volume.str_at(&["spec", "claimRef", field]).unwrap_or_default();
+        let (namespace, name) = (at("namespace"), at("name"));
+        !namespace.is_empty() && !name.is_empty() && self.mentions(node, namespace, name, Kind::VolumeClaim)
+    }
+
+    /// Whether a volume that a pod of the node uses names a secret.
+    fn by_volume(&self, node: &str, namespace: &str, name: &str) -> bool {
+        self.pods_on(node, "").into_iter().any(|pod| {
+            let pod = pod.decode();
+            if pod.str_at(&["spec", "nodeName"]) != Some(node) || is_mirror(&pod) {
+                return false;
+            }
+            let pod_namespace = metadata::text(&pod, "namespace");
+            References::of_pod(&pod).volume_claims.iter().any(|claim| {
+                let Some(found) = self.object("", "persistentvolumeclaims", pod_namespace, claim) else { return false };
+                let volume = found.str_at(&["spec", "volumeName"]).filter(|it| !it.is_empty());
+                let volume = volume.and_then(|volume| self.object("", "persistentvolumes", "", volume));
+                volume.is_some_and(|volume| {
+                    let at = |field: &str| volume.str_at(&["spec", "claimRef", field]);
+                    at("namespace") == Some(pod_namespace)
+                        && at("name") == Some(claim)
+                        && volume_secrets(&volume).contains(&(namespace, name))
+                })
+            })
+        })
+    }
+}
+
+/// Mirror pods give their node no rights: it makes them itself.
+fn is_mirror(pod: &Value) -> bool {
+    pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some()
+}

@@ -1,0 +1,122 @@
+//! Small things in which clients rely on Kubernetes' answers.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, admin, node, pod};
+
+#[tokio::test]
+async fn a_dry_run_that_is_not_understood_deletes_nothing() {
+    let cluster = Cluster::start().await;
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    cluster.make(maps, json!({"metadata": {"name": "c"}})).await;
+    let one = format!("{maps}/c");
+    for (body, code) in [
+        (json!({"dryRun": ["all"]}), 422),
+        (json!({"dryRun": ["All", "x"]}), 422),
+        (json!({"dryRun": "All"}), 400),
+        (json!({"preconditions": {"uid": 7}}), 400),
+        (json!({"propagationPolicy": "Orphan", "orphanDependents": true}), 422),
+        (json!({"propagationPolicy": "orphan"}), 422),
+        (json!({"dryRun": ["All"]}), 200),
+    ] {
+        for path in [&one, maps] {
+            assert_eq!(cluster.ask(&admin(), "DELETE", path, body.clone()).await.0, code, "{path} {body}");
+        }
+    }
+    let both = format!("{one}?propagationPolicy=Orphan&orphanDependents=true");
+    assert_eq!(cluster.ask(&admin(), "DELETE", &both, Value::Null).await.0, 422);
+    assert_eq!(cluster.ask(&admin(), "GET", &one, Value::Null).await.0, 200);
+    let (_, answer) = cluster.ask(&admin(), "DELETE", &one, json!({"dryRun": ["x"]})).await;
+    let message =
+        "DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\"";
+    assert_eq!(answer["message"], message);
+}
+
+#[tokio::test]
+async fn metadata_that_comes_with_a_status_is_kept() {
+    let cluster = Cluster::start().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 2});
+    let backend = json!({"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}});
+    for (path, spec) in [
+        ("/api/v1/namespaces/ns/services", json!({"ports": [{"port": 80}]})),
+        ("/api/v1/namespaces/ns/resourcequotas", json!({"hard": {"pods": "1"}})),
+        ("/api/v1/namespaces/ns/replicationcontrollers", json!({"selector": {"a": "b"}, "template": template})),
+        ("/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers", target),
+        ("/apis/policy/v1/namespaces/ns/poddisruptionbudgets", json!({"minAvailable": 1})),
+        ("/apis/networking.k8s.io/v1/namespaces/ns/ingresses", backend),
+    ] {
+        cluster.make(path, json!({"metadata": {"name": "x"}, "spec": spec})).await;
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+        let patch = json!({"metadata": {
+            "labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"], "ownerReferences": [owner]
+        }});
+        let (code, answer) = cluster.ask(&admin(), "PATCH", &format!("{path}/x/status"), patch).await;
+        assert_eq!(code, 200, "{path}: {answer}");
+        let metadata = &answer["metadata"];
+        assert_eq!((&metadata["labels"]["l"], &metadata["annotations"]["a"]), (&json!("1"), &json!("1")), "{path}");
+        assert_eq!(metadata["finalizers"], json!(["example.com/f"]), "{path}");
+        assert_eq!(metadata["ownerReferences"][0]["uid"], "u", "{path}");
+    }
+    // Some kinds do not take it.
+    let attachment = json!({"metadata": {"name": "x"}, "spec": {
+        "attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}
+    }});
+    cluster.make("/apis/storage.k8s.io/v1/volumeattachments", attachment).await;
+    let path = "/apis/storage.k8s.io/v1/volumeattachments/x/status";
+    let (_, answer) = cluster.ask(&admin(), "PATCH", path, json!({"metadata": {"labels": {"l": "1"}}})).await;
+    assert_eq!(answer["metadata"]["labels"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_bound_pod_wishes_for_no_node() {
+    let cluster = Cluster::start().await;
+    cluster.make("/api/v1/namespaces/ns/pods", pod("p", "")).await;
+    let path = "/api/v1/namespaces/ns/pods/p";
+    let wish = json!({"status": {"nominatedNodeName": "n"}});
+    let (_, answer) = cluster.ask(&admin(), "PATCH", &format!("{path}/status"), wish).await;
+    assert_eq!(answer["status"]["nominatedNodeName"], "n");
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    cluster.make(&format!("{path}/binding"), binding).await;
+    let (_, answer) = cluster.ask(&admin(), "GET", path, Value::Null).await;
+    assert_eq!(answer["spec"]["nodeName"], "n");
+    assert_eq!(answer["status"]["nominatedNodeName"], Value::Null);
+}
+
+#[tokio::test]
+async fn addresses_are_named_by_themselves() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/networking.k8s.io/v1/ipaddresses";
+    let address =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"parentRef": {"resource": "services", "name": "s"}}});
+    assert_eq!(cluster.ask(&admin(), "POST", path, address("fe80::1")).await.0, 201);
+    assert_eq!(cluster.ask(&admin(), "POST", path, address("not-an-ip")).await.0, 422);
+    assert_eq!(cluster.ask(&admin(), "GET", &format!("{path}/fe80::1"), Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_watch_of_one_name_needs_the_right_to_that_name_only() {
+    let cluster = Cluster::start().await;
+    let rules = json!([{
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["c"], "verbs": ["list", "watch"]
+    }]);
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns";
+    cluster.make(&format!("{roles}/roles"), json!({"metadata": {"name": "r"}, "rules": rules})).await;
+    let binding = json!({
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "Group", "name": "system:nodes", "apiGroup": "rbac.authorization.k8s.io"}]
+    });
+    cluster.make(&format!("{roles}/rolebindings"), binding).await;
+    let user = node("a");
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    for (query, code) in [
+        ("?fieldSelector=metadata.name%3Dc", 200),
+        ("?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=c", 200),
+        ("?fieldSelector=metadata.name%3Dd", 403),
+        ("?fieldSelector=metadata.name!=c", 403),
+        ("", 403),
+    ] {
+        assert_eq!(cluster.ask(&user, "GET", &format!("{maps}{query}"), Value::Null).await.0, code, "{query}");
+    }
+}

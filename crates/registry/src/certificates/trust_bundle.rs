@@ -1,0 +1,102 @@
+//! `ClusterTrustBundle`: certificates of authorities, named after the signer that they belong to.
+
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::names;
+use api::x509;
+
+use super::validate_signer;
+use crate::document::Read;
+use crate::meta;
+use crate::strategy::{PLAIN, Strategy};
+
+const BYTES_MAX: usize = 1 << 20;
+/// Bundles are long, and refusals do not repeat them.
+const OMITTED: &str = "<value omitted>";
+
+pub(crate) const TRUST_BUNDLE: Strategy = Strategy {
+    validate_create: |bundle, _, errors| validate(bundle, None, errors),
+    validate_update: |bundle, old, _, errors| {
+        validate(bundle, Some(old), errors);
+        meta::validate_update(bundle, old, errors);
+        let (spec, at) = (bundle.field("spec"), Path::new("spec"));
+        meta::immutable(
+            spec.field("signerName"),
+            old.field("spec").field("signerName"),
+            at.child("signerName"),
+            errors,
+        );
+    },
+    ..PLAIN
+};
+
+fn validate(bundle: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let (spec, at) = (bundle.field("spec"), Path::new("spec"));
+    let signer = spec.text("signerName");
+    let (metadata, metadata_at) = (bundle.field("metadata"), Path::new("metadata"));
+    let name = metadata.text("name");
+    // The rule for names depends on the signer: it is asked apart from the others.
+    meta::validate(bundle, false, |_| Vec::new(), errors);
+    if !name.is_empty() {
+        meta::invalid(wrong_name(name, signer), name, metadata_at.child("name"), errors);
+    }
+    if !signer.is_empty() {
+        validate_signer(signer, at.child("signerName"), errors);
+    }
+    let text = spec.text("trustBundle");
+    if old.is_none_or(|old| old.field("spec").text("trustBundle") != text) {
+        validate_anchors(text, at.child("trustBundle"), errors);
+    }
+}
+
+fn wrong_name(name: &str, signer: &str) -> Vec<String> {
+    if signer.is_empty() {
+        if name.contains(':') {
+            return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];
+        }
+        return names::dns1123_subdomain(name);
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        Some(rest) => names::dns1123_subdomain(rest),
+        None => vec![format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}")],
+    }
+}
+
+fn validate_anchors(text: &str, at: Path<'_>, errors: &mut Errors) {
+    if text.len() > BYTES_MAX {
+        errors.too_long(at, BYTES_MAX);
+        return;
+    }
+    let blocks = x509::pem_blocks(text);
+    let mut is_wrong = false;
+    for (index, block) in blocks.iter().enumerate() {
+        let complaint = if block.kind != "CERTIFICATE" {
+            format!("entry {index} has bad block type: {}", block.kind)
+        } else if block.has_headers {
+            format!("entry {index} has PEM block headers")
+        } else {
+            match x509::is_authority(&block.bytes) {
+                None => format!("entry {index} does not parse as X.509"),
+                Some(false) => format!("entry {index} does not have the CA bit set"),
+                Some(true) => continue,
+            }
+        };
+        is_wrong = true;
+        errors.invalid(at, OMITTED, complaint);
+    }
+    if is_wrong {
+        return;
+    }
+    if blocks.is_empty() {
+        errors.invalid(at, OMITTED, "at least one trust anchor must be provided");
+    }
+    for (index, block) in blocks.iter().enumerate() {
+        let same: Vec<usize> =
+            blocks.iter().enumerate().filter(|(_, it)| it.bytes == block.bytes).map(|(index, _)| index).collect();
+        if same.len() > 1 && same.first() == Some(&index) {
+            let shown: Vec<String> = same.iter().map(ToString::to_string).collect();
+            errors.invalid(at, OMITTED, format!("duplicate trust anchor (indices [{}])", shown.join(" ")));
+        }
+    }
+}

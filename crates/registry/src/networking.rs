@@ -1,0 +1,84 @@
+//! Kinds of `networking.k8s.io` whose names mean something: addresses that are given out.
+//!
+//! Follows `pkg/apis/networking/validation`.
+
+use std::net::IpAddr;
+
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::names;
+
+use crate::core::addresses;
+use crate::document::Read;
+use crate::meta;
+use crate::strategy::{PLAIN, Strategy};
+
+pub(crate) const ADDRESS: Strategy = Strategy {
+    validate_create: |address, _, errors| {
+        meta::validate(address, false, wrong_address, errors);
+        validate_parent(address.field("spec"), errors);
+    },
+    validate_update: |address, old, _, errors| {
+        meta::validate_update(address, old, errors);
+        let (spec, at) = (address.field("spec"), Path::new("spec"));
+        meta::immutable(spec.field("parentRef"), old.field("spec").field("parentRef"), at.child("parentRef"), errors);
+    },
+    ..PLAIN
+};
+
+/// The name of an address is the address, written in one way only.
+fn wrong_address(name: &str) -> Vec<String> {
+    let Some(address) = addresses::parse_sloppy(name) else {
+        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
+    };
+    match name.parse::<IpAddr>() {
+        Err(_) => vec!["must not have leading 0s".to_owned()],
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
+            vec!["must not be an IPv4-mapped IPv6 address".to_owned()]
+        }
+        Ok(_) if address.to_string() != name => vec![format!("must be in canonical form (\"{address}\")")],
+        Ok(_) => Vec::new(),
+    }
+}
+
+fn validate_parent(spec: &Value, errors: &mut Errors) {
+    let at = Path::new("spec");
+    let at = at.child("parentRef");
+    let Some(parent) = spec.optional("parentRef") else {
+        errors.required(at, "");
+        return;
+    };
+    let group = parent.text("group");
+    if !group.is_empty() {
+        meta::invalid(names::dns1123_subdomain(group), group, at.child("group"), errors);
+    }
+    for field in ["resource", "name", "namespace"] {
+        let text = parent.text(field);
+        if !text.is_empty() {
+            meta::invalid(names::path_segment(text), text, at.child(field), errors);
+        } else if field != "namespace" {
+            errors.required(at.child(field), "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, complaint: &str) {
+        assert_eq!(wrong_address(name).join(", "), complaint);
+    }
+
+    #[test]
+    fn names_are_addresses_in_canonical_form() {
+        check("10.0.0.1", "");
+        check("fe80::1", "");
+        check("not-an-ip", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        check("10.0.0.01", "must not have leading 0s");
+        check("::ffff:10.0.0.1", "must not be an IPv4-mapped IPv6 address");
+        check("FE80::1", "must be in canonical form (\"fe80::1\")");
+        check("fe80:0::1", "must be in canonical form (\"fe80::1\")");
+    }
+}

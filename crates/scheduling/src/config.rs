@@ -1,0 +1,344 @@
+//! `KubeSchedulerConfiguration` v1: which profiles there are, and how long pods wait.
+//!
+//! Read strictly: a field or a plugin that is not known is an error that names it. What another program reads (leader election,
+//! client connection) is checked for its form and handed on.
+
+mod resolve;
+
+use std::time::Duration;
+
+use api::json::{Text, Value, from_value, to_value};
+use matching::Matcher;
+use serde::{Deserialize, Serialize};
+
+use crate::framework::Point;
+use crate::plugins::{ArgsError, DEFAULT_SCHEDULER};
+use crate::profile::Profile;
+use crate::queue::Backoff;
+
+/// The version of the format.
+pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+/// The kind of the document.
+pub const KIND: &str = "KubeSchedulerConfiguration";
+
+/// Why a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It is another kind of document.
+    #[error("no kind \"{kind}\" is registered for version \"{version}\"")]
+    Kind {
+        /// What it says it is.
+        kind: String,
+        /// Of which version.
+        version: String,
+    },
+    /// A field is not known, or has the wrong form.
+    #[error("strict decoding error: {0}")]
+    Form(String),
+    /// A value makes no sense.
+    #[error("{field}: Invalid value: {value}: {why}")]
+    Invalid {
+        /// Where.
+        field: String,
+        /// What.
+        value: String,
+        /// Why.
+        why: String,
+    },
+    /// A plugin is not known.
+    #[error("initializing profiles: plugin \"{0}\" does not exist")]
+    UnknownPlugin(String),
+    /// A plugin has no say where it is enabled.
+    #[error("initializing profiles: plugin \"{plugin}\" does not extend {point:?} plugin")]
+    WrongPoint {
+        /// The plugin.
+        plugin: String,
+        /// Where.
+        point: Point,
+    },
+    /// A plugin is enabled twice.
+    #[error("initializing profiles: plugin \"{plugin}\" already registered as \"{point:?}\"")]
+    Twice {
+        /// The plugin.
+        plugin: String,
+        /// Where.
+        point: Point,
+    },
+    /// A plugin refuses its arguments.
+    #[error("initializing profiles: initializing plugin \"{plugin}\"")]
+    Args {
+        /// The plugin.
+        plugin: String,
+        /// Why.
+        #[source]
+        source: ArgsError,
+    },
+}
+
+/// How the scheduler is configured. Fields that are missing have Kubernetes' defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Configuration {
+    api_version: Text,
+    kind: Text,
+    /// How many nodes are looked at in parallel: read, and of no effect.
+    pub parallelism: i32,
+    /// Whether one of several replicas leads.
+    pub leader_election: LeaderElection,
+    /// How the API server is reached.
+    pub client_connection: ClientConnection,
+    /// Old addresses: read, and of no effect, as in Kubernetes.
+    pub health_bind_address: Text,
+    /// The same.
+    pub metrics_bind_address: Text,
+    /// Whether profiles of the process are served.
+    pub enable_profiling: bool,
+    /// Whether lock contention is among them.
+    pub enable_contention_profiling: bool,
+    /// How many of the nodes are looked at, in percent; 0 for Kubernetes' formula.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// How long a pod waits after its first failure.
+    pub pod_initial_backoff_seconds: i64,
+    /// How long it waits at most.
+    pub pod_max_backoff_seconds: i64,
+    /// Whether the cache is filled only while leading: read, and of no effect.
+    pub delay_cache_until_active: bool,
+    /// One set of plugins for each scheduler name.
+    pub profiles: Vec<ProfileConfig>,
+    /// Other processes that are asked: none can be.
+    extenders: Vec<Value>,
+}
+
+/// Which of several replicas leads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct LeaderElection {
+    pub leader_elect: bool,
+    pub lease_duration: Text,
+    pub renew_deadline: Text,
+    pub retry_period: Text,
+    pub resource_lock: Text,
+    pub resource_name: Text,
+    pub resource_namespace: Text,
+}
+
+/// How the API server is reached.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct ClientConnection {
+    pub kubeconfig: Text,
+    pub accept_content_types: Text,
+    pub content_type: Text,
+    pub qps: f64,
+    pub burst: i32,
+}
+
+/// The plugins for the pods of one scheduler name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ProfileConfig {
+    /// The name in `spec.schedulerName`.
+    pub scheduler_name: Option<Text>,
+    /// How many of the nodes are looked at, in percent.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// What is changed about the default plugins.
+    pub plugins: Option<Plugins>,
+    /// Arguments of plugins.
+    pub plugin_config: Vec<PluginConfig>,
+}
+
+/// What is changed about the default plugins, by extension point.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct Plugins {
+    pub pre_enqueue: PluginSet,
+    pub queue_sort: PluginSet,
+    pub pre_filter: PluginSet,
+    pub filter: PluginSet,
+    pub post_filter: PluginSet,
+    pub pre_score: PluginSet,
+    pub score: PluginSet,
+    pub reserve: PluginSet,
+    pub permit: PluginSet,
+    pub pre_bind: PluginSet,
+    pub bind: PluginSet,
+    pub post_bind: PluginSet,
+    pub multi_point: PluginSet,
+}
+
+/// Plugins that are enabled, and default ones that are not.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct PluginSet {
+    pub enabled: Vec<PluginRef>,
+    pub disabled: Vec<PluginRef>,
+}
+
+/// A plugin, and what its score is multiplied with.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct PluginRef {
+    pub name: Text,
+    pub weight: Option<i32>,
+}
+
+/// Arguments of a plugin.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub struct PluginConfig {
+    pub name: Text,
+    pub args: Value,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Configuration {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+            parallelism: 16,
+            leader_election: LeaderElection::default(),
+            client_connection: ClientConnection {
+                content_type: "application/json".into(),
+                qps: 50.0,
+                burst: 100,
+                ..ClientConnection::default()
+            },
+            health_bind_address: Text::default(),
+            metrics_bind_address: Text::default(),
+            enable_profiling: true,
+            enable_contention_profiling: true,
+            percentage_of_nodes_to_score: None,
+            pod_initial_backoff_seconds: 1,
+            pod_max_backoff_seconds: 10,
+            delay_cache_until_active: false,
+            profiles: Vec::new(),
+            extenders: Vec::new(),
+        }
+    }
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        LeaderElection {
+            leader_elect: true,
+            lease_duration: "15s".into(),
+            renew_deadline: "10s".into(),
+            retry_period: "2s".into(),
+            resource_lock: "leases".into(),
+            resource_name: "kube-scheduler".into(),
+            resource_namespace: "kube-system".into(),
+        }
+    }
+}
+
+impl Configuration {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// The first thing that is not understood or makes no sense.
+    pub fn read(document: &Value) -> Result<Self, ConfigError> {
+        let text = |field: &str| document.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if version != API_VERSION || kind != KIND {
+            return Err(ConfigError::Kind { kind, version });
+        }
+        let read: Self = from_value(document).map_err(|error| ConfigError::Form(error.to_string()))?;
+        read.check()?;
+        Ok(read)
+    }
+
+    /// The configuration as a document, defaults written out.
+    ///
+    /// # Errors
+    /// Never: everything in it is JSON.
+    pub fn write(&self) -> Result<Value, ConfigError> {
+        to_value(self).map_err(|error| ConfigError::Form(error.to_string()))
+    }
+
+    /// How long pods wait.
+    pub fn backoff(&self) -> Backoff {
+        let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
+        Backoff {
+            initial: seconds(self.pod_initial_backoff_seconds),
+            max: seconds(self.pod_max_backoff_seconds),
+            ..Backoff::default()
+        }
+    }
+
+    /// The profiles, their plugins made.
+    ///
+    /// # Errors
+    /// A plugin that is not known, does not belong where it is enabled, or refuses its arguments.
+    pub fn make_profiles(&self, matcher: &Matcher) -> Result<Vec<Profile>, ConfigError> {
+        let default = [ProfileConfig::default()];
+        let configured = if self.profiles.is_empty() { default.as_slice() } else { &self.profiles };
+        let mut profiles = Vec::with_capacity(configured.len());
+        for config in configured {
+            let mut profile = resolve::profile(config, matcher)?;
+            let percentage = config.percentage_of_nodes_to_score.or(self.percentage_of_nodes_to_score);
+            profile.percentage_of_nodes_to_score = percentage.and_then(|it| u32::try_from(it).ok());
+            profiles.push(profile);
+        }
+        Ok(profiles)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let invalid = |field: &str, value: &dyn ToString, why: &str| {
+            Err(ConfigError::Invalid { field: field.to_owned(), value: value.to_string(), why: why.to_owned() })
+        };
+        if self.parallelism <= 0 {
+            return invalid("parallelism", &self.parallelism, "should be an integer value greater than zero");
+        }
+        if self.pod_initial_backoff_seconds <= 0 {
+            let value = self.pod_initial_backoff_seconds;
+            return invalid("podInitialBackoffSeconds", &value, "must be greater than 0");
+        }
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds {
+            let value = self.pod_max_backoff_seconds;
+            return invalid(
+                "podMaxBackoffSeconds",
+                &value,
+                "must be greater than or equal to PodInitialBackoffSeconds",
+            );
+        }
+        let of_profiles = self.profiles.iter().enumerate();
+        let of_profiles = of_profiles.map(|(index, it)| {
+            (format!("profiles[{index}].percentageOfNodesToScore"), it.percentage_of_nodes_to_score)
+        });
+        let whole = ("percentageOfNodesToScore".to_owned(), self.percentage_of_nodes_to_score);
+        for (field, percentage) in of_profiles.chain([whole]) {
+            if let Some(value) = percentage.filter(|value| !(0..=100).contains(value)) {
+                return invalid(&field, &value, "not in valid range [0-100]");
+            }
+        }
+        if !self.extenders.is_empty() {
+            return invalid("extenders", &format!("{} of them", self.extenders.len()), "extenders are not supported");
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for (index, profile) in self.profiles.iter().enumerate() {
+            let name = profile.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER);
+            let field = format!("profiles[{index}].schedulerName");
+            if name.is_empty() {
+                return invalid(&field, &"\"\"", "must be specified");
+            }
+            if !names.insert(name) {
+                return Err(ConfigError::Invalid {
+                    field,
+                    value: name.to_owned(),
+                    why: "another profile has the same name".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
