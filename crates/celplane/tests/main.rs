@@ -23,6 +23,7 @@ mod kubectl_commands;
 mod kubectl_identity;
 mod live;
 mod offline;
+mod one_verdict;
 mod printer_columns;
 mod python_client;
 
