@@ -80,6 +80,8 @@ pub struct Options {
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
     pub compaction_interval: Option<Duration>,
+    /// Whether there is a role for fleets of simulated nodes, `celplane:node-fleet`.
+    pub node_fleet: bool,
     /// The addresses that services can have,
     pub service_addresses: AddressRange,
     /// and the ports on all nodes.
@@ -106,6 +108,7 @@ impl Default for Options {
             watch_history_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
+            node_fleet: false,
             service_addresses: AddressRange::default(),
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
@@ -162,7 +165,7 @@ impl Server {
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
-        bootstrap::create(&*store, options.service_addresses).await?;
+        bootstrap::create(&*store, options.service_addresses, options.node_fleet).await?;
         let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {

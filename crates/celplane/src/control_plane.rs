@@ -204,6 +204,7 @@ impl ServerArguments {
             issuer: self.identity.service_account_issuer.clone(),
             audiences: self.identity.api_audiences.clone(),
             address: address.clone(),
+            node_fleet: true,
             table_cost_max: self.cel_table_budget,
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
