@@ -11,6 +11,7 @@ mod compare;
 mod driver;
 mod kubelet;
 mod mask;
+mod nodes;
 mod record;
 
 use std::collections::BTreeMap;

@@ -15,6 +15,7 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod first_light;
 mod fleet;
 mod killed;
 mod kube_rs;
@@ -23,6 +24,7 @@ mod kubectl_commands;
 mod kubectl_identity;
 mod live;
 mod offline;
+mod one_verdict;
 mod printer_columns;
 mod python_client;
 

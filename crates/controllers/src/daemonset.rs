@@ -1,6 +1,102 @@
 //! DaemonSets: a pod on every node that fits.
 //!
-//! [`placement`] decides on which nodes.
+//! It watches DaemonSets, their pods and revisions, and nodes. [`placement`] decides on which nodes pods belong, [`rule`]
+//! which are to be made and which are to go, [`history`] which templates are remembered, [`status`] what is reported;
+//! [`reconcile`] puts them together. [`pods`] are daemon pods as such, [`backoff`] keeps failing ones from racing.
 //! Follows Kubernetes' `pkg/controller/daemon`.
 
+pub mod backoff;
+pub mod history;
 pub mod placement;
+pub mod pods;
+mod reconcile;
+pub mod rule;
+pub mod status;
+
+use std::sync::{Arc, Mutex};
+
+use api::apps::v1::{ControllerRevision, DaemonSet};
+use api::core::v1::{Node, Pod};
+use client::Document;
+use client::controller::{Controller, controlled_by, own};
+use client::informer::{Change, Informer, Key};
+use client::resources::Served as _;
+
+use self::backoff::Backoff;
+use self::reconcile::Daemons;
+use crate::executor::Executor;
+use crate::manager::Context;
+use crate::ownership::{self, INDEX};
+use crate::placement::compile_cache;
+
+/// The component of its events; its account has a name of its own.
+const NAME: &str = "daemonset-controller";
+/// As many sets are worked on at a time.
+const WORKERS: usize = 2;
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let Some(cache) = compile_cache(NAME) else { return };
+    let sets = context.informers.all::<Document<DaemonSet>>();
+    let revisions = context.informers.all::<Document<ControllerRevision>>();
+    let (pods, nodes) = (context.informers.all::<Pod>(), context.informers.all::<Node>());
+    let executor = Executor::new(NAME, context.client.clone(), context.refusals.clone());
+    executor.expectations().follow(&sets, &DaemonSet::RESOURCE.plural);
+    executor.expectations().follow(&pods, &Pod::RESOURCE.plural);
+    executor.expectations().follow(&revisions, &ControllerRevision::RESOURCE.plural);
+    pods.store().add_index(INDEX, |pod| ownership::index_of(&pod.metadata));
+    revisions.store().add_index(INDEX, |revision| ownership::index_of(revision.metadata()));
+    let (of_pods, of_nodes) = (sets.clone(), sets.clone());
+    let runner = Controller::new(NAME, &context.runtime)
+        .watch(&sets, own)
+        .watch(&pods, move |pod| keys_of_pod(&of_pods, pod))
+        .watch(&revisions, controlled_by("DaemonSet"))
+        .watch_changes(&nodes, move |change| keys_of_node(&of_nodes, change))
+        .workers(WORKERS);
+    let daemons = Arc::new(Daemons {
+        sets,
+        revisions,
+        pods,
+        nodes,
+        executor,
+        cache,
+        features: context.features.into(),
+        taints: matching::taints::Sets::new(),
+        backoff: Mutex::new(Backoff::default()),
+    });
+    runner
+        .run(move |key| {
+            let daemons = daemons.clone();
+            async move { daemons.reconcile(key).await }
+        })
+        .await;
+}
+
+/// The sets that a pod means: its controller, or those that may adopt it.
+fn keys_of_pod(sets: &Informer<Document<DaemonSet>>, pod: &Pod) -> Vec<Key> {
+    let namespace = &pod.metadata.namespace;
+    if let Some(controller) = pod.metadata.controller() {
+        let is_set = ownership::refers_to(controller, &DaemonSet::RESOURCE);
+        return if is_set { vec![Key::new(namespace.clone(), controller.name.clone())] } else { Vec::new() };
+    }
+    let may_adopt = |set: &Document<DaemonSet>| {
+        let selector = set.spec.selector.as_ref().and_then(|selector| selector.to_selector().ok());
+        set.metadata().namespace == *namespace
+            && selector.is_some_and(|selector| !selector.is_empty() && selector.matches(&pod.metadata.labels))
+    };
+    if pod.metadata.labels.is_empty() {
+        return Vec::new();
+    }
+    sets.store().list().iter().filter(|set| may_adopt(set)).filter_map(|set| own(&**set)).collect()
+}
+
+/// All sets, if a node came, went, or changed in what decides where pods belong.
+fn keys_of_node(sets: &Informer<Document<DaemonSet>>, change: &Change<Node>) -> Vec<Key> {
+    if let Change::Updated { old, new } = change
+        && old.metadata.labels == new.metadata.labels
+        && old.spec.taints == new.spec.taints
+    {
+        return Vec::new();
+    }
+    sets.store().list().iter().filter_map(|set| own(&**set)).collect()
+}

@@ -7,7 +7,8 @@
 //! - [`expectations`]: a decision waits until the last one's writes are in the local copies, so that no stale copy makes
 //!   a pod too many; [`refusals`]: what the server refuses is tried again rarely, by one for all.
 //! - [`ownership`]: who controls what, adoption and release; [`pods`]: what all who own pods ask of them.
-//! - [`edit`], [`hash`]: small changes to whole documents, and short names for them.
+//! - [`edit`], [`hash`], [`history`]: small changes to whole documents, short names for them, and templates as they were.
+//! - [`placement`]: what those share that look at pods on nodes.
 //! - [`manager`]: the list of controllers, and which of them run.
 //! - [`settings`]: what the manager's flags say.
 //!
@@ -16,7 +17,9 @@
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
-//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`].
+//! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
+//! [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
+//! [`ttl`].
 
 pub mod action;
 pub mod clusterrole_aggregation;
@@ -33,21 +36,29 @@ pub mod executor;
 pub mod expectations;
 pub mod garbage_collector;
 pub mod hash;
+pub mod history;
+pub mod horizontal_pod_autoscaler;
 pub mod manager;
 mod metadata;
 pub mod namespace;
 pub mod node_lifecycle;
 mod outcome;
 pub mod ownership;
+pub mod persistentvolume_binder;
+pub mod placement;
 pub mod pod_garbage_collector;
 pub mod pods;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourceclaim;
+pub mod resourcequota;
 pub mod root_ca_publisher;
 pub mod service_account;
+pub mod service_account_tokens;
 mod services;
 pub mod settings;
 pub mod taint_eviction;
 pub mod token_cleaner;
+pub mod ttl;
 pub mod volume_protection;

@@ -43,6 +43,7 @@ macro_rules! controllers {
 
 controllers! {
     "clusterrole-aggregation-controller" as "clusterrole-aggregation-controller" => crate::clusterrole_aggregation::run,
+    "daemonset-controller" as "daemon-set-controller" => crate::daemonset::run,
     "deployment-controller" as "deployment-controller" => crate::deployment::run,
     "disruption-controller" as "disruption-controller" => crate::disruption::run,
     "endpoints-controller" as "endpoint-controller" => crate::endpoints::run,
@@ -50,15 +51,23 @@ controllers! {
     "endpointslice-mirroring-controller" as "endpointslicemirroring-controller" => crate::endpointslice_mirroring::run,
     "ephemeral-volume-controller" as "ephemeral-volume-controller" => crate::ephemeral_volume::run,
     "garbage-collector-controller" as "generic-garbage-collector" => crate::garbage_collector::run,
+    "horizontal-pod-autoscaler-controller" as "horizontal-pod-autoscaler" => crate::horizontal_pod_autoscaler::run,
     "namespace-controller" as "namespace-controller" => crate::namespace::run,
+    "node-lifecycle-controller" as "node-controller" => crate::node_lifecycle::run,
+    "persistentvolume-binder-controller" as "persistent-volume-binder" => crate::persistentvolume_binder::run,
     "persistentvolume-protection-controller" as "pv-protection-controller" => crate::volume_protection::run_volumes,
     "persistentvolumeclaim-protection-controller" as "pvc-protection-controller" => crate::volume_protection::run_claims,
     "pod-garbage-collector-controller" as "pod-garbage-collector" => crate::pod_garbage_collector::run,
     "replicaset-controller" as "replicaset-controller" => crate::replicaset::run,
     "replicationcontroller-controller" as "replication-controller" => crate::replicationcontroller::run,
+    "resourceclaim-controller" as "resource-claim-controller" => crate::resourceclaim::run,
+    "resourcequota-controller" as "resourcequota-controller" => crate::resourcequota::run,
     "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
+    "serviceaccount-token-controller" as "service-account-token" => crate::service_account_tokens::run,
+    "taint-eviction-controller" as "node-controller" => crate::taint_eviction::run,
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
+    "ttl-controller" as "ttl-controller" => crate::ttl::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 

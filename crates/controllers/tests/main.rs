@@ -11,4 +11,5 @@
     reason = "tests"
 )]
 
+mod eviction_history;
 mod nodes;

@@ -4,6 +4,7 @@
 
 use api::core::v1;
 use api::field::{Errors, Path};
+use api::json::Text;
 use api::meta::v1::StringMap;
 
 use crate::expressions::{CompileCache, Outcome};
@@ -68,6 +69,12 @@ impl Required {
     pub fn failures(&self, node: &Node) -> Vec<(String, Outcome)> {
         let failures = self.selector.iter().flat_map(|selector| selector.failures(node));
         failures.map(|(text, outcome)| (text.to_owned(), outcome)).collect()
+    }
+
+    /// Labels of a node that would be compared as versions and are not: key, value, and why.
+    pub fn not_versions(&self, node: &Node) -> Vec<(Text, Text, String)> {
+        let terms = self.selector.iter().flat_map(NodeSelector::terms);
+        terms.flat_map(|(_, term)| &term.labels).filter_map(|it| it.not_a_version(&node.labels)).collect()
     }
 
     /// All complaints about terms.

@@ -150,6 +150,13 @@ impl Tolerations {
         })
     }
 
+    /// Why a taint that a toleration would compare as a version is not one.
+    pub fn not_a_version(&self, taint: &Taint) -> Option<String> {
+        let compares = |it: &Toleration| it.is_for(taint) && matches!(it.rule, Rule::Version(..));
+        let error = || Version::parse_tolerant(&taint.value).err().map(|error| error.to_string());
+        self.list.iter().any(compares).then(error).flatten()
+    }
+
     /// The tolerations, in the pod's order.
     pub fn iter(&self) -> std::slice::Iter<'_, Toleration> {
         self.list.iter()

@@ -2,6 +2,7 @@
 //!
 //! Follows `schedulePod` of Kubernetes' `schedule_one.go`. What becomes of the answer is the [`Scheduler`](crate::Scheduler)'s.
 
+mod evaluations;
 mod scores;
 mod search;
 
@@ -9,6 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::json::Text;
+pub use evaluations::Evaluation;
+pub(crate) use evaluations::{of_filters, of_scores};
 pub use scores::{Scores, score, score_remembering};
 pub use search::{Found, Search, nodes_to_find};
 

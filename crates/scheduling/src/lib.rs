@@ -18,6 +18,7 @@
 //! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 
 pub mod cluster;
+mod complaints;
 pub mod config;
 pub mod cycle;
 pub mod diagnosis;
@@ -31,6 +32,7 @@ mod random;
 mod scheduler;
 pub mod writes;
 
+pub use complaints::Complaint;
 pub use memory::Memory;
 pub use profile::Profile;
 pub use random::Random;

@@ -16,6 +16,7 @@ pub use backoff::Backoff;
 use waiting::Waiting;
 
 use crate::cluster::PodInfo;
+use crate::complaints::Told;
 use crate::framework::Status;
 
 /// Plugins as bits, by their place in the list of all plugins.
@@ -42,6 +43,8 @@ pub struct QueuedPod {
     pub pending_on: PluginSet,
     /// Why it may not be tried, where its gates are closed.
     gated: Option<Status>,
+    /// What was told about the pod's expressions and the values they met.
+    pub(crate) complaints_told: Told,
     /// Rank, time and number: who comes first.
     order: Order,
 }
@@ -149,6 +152,7 @@ impl Queue {
             rejected_by: 0,
             pending_on: 0,
             gated: None,
+            complaints_told: Told::new(),
             order: (rank, now, number),
         };
         queued.close(gate);

@@ -12,6 +12,7 @@ use matching::Matcher;
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
 use crate::cluster::{Cluster, PodInfo, Shapes};
+use crate::complaints;
 use crate::cycle::{self, Search};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Point, Status};
@@ -97,7 +98,7 @@ impl Scheduler {
             let mut attempt = Attempt::new(&queued);
             attempt.outcome = match self.place(&queued, &mut attempt) {
                 Ok(placement) => Outcome::Scheduled(placement),
-                Err(failure) => self.put_back(queued, failure, now),
+                Err(failure) => self.put_back(queued, failure, &mut attempt, now),
             };
             return Some(attempt);
         }
@@ -132,6 +133,7 @@ impl Scheduler {
         let found = search.run_remembering(pod, &mut self.memory).map_err(Failure::Error)?;
         attempt.evaluated_nodes = found.evaluated;
         attempt.feasible_nodes = found.feasible.len();
+        attempt.evaluations = cycle::of_filters(&found);
         let next_start = self.start.saturating_add(found.evaluated);
         let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
         let best = match found.feasible.as_slice() {
@@ -139,7 +141,9 @@ impl Scheduler {
             [only] => vec![*only],
             several => {
                 let scores = cycle::score_remembering(profile, pod, &self.cluster, several, &mut self.memory);
-                scores.map_err(Failure::Error)?.best()
+                let scores = scores.map_err(Failure::Error)?;
+                attempt.evaluations.extend(cycle::of_scores(&scores));
+                scores.best()
             }
         };
         let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));
@@ -163,7 +167,7 @@ impl Scheduler {
     }
 
     /// Puts a pod back into the queue, after an attempt to make room for it.
-    fn put_back(&mut self, queued: QueuedPod, failure: Failure, now: Duration) -> Outcome {
+    fn put_back(&mut self, mut queued: QueuedPod, failure: Failure, attempt: &mut Attempt, now: Duration) -> Outcome {
         match failure {
             Failure::NoNodes => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
@@ -176,6 +180,8 @@ impl Scheduler {
             }
             Failure::NoFit(mut diagnosis, next_start) => {
                 self.start = next_start;
+                attempt.complaints =
+                    complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
                 let (nomination, keeps_nomination) = self.make_room(&queued.pod, &mut diagnosis);
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);

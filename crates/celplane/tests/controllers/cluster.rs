@@ -1,6 +1,7 @@
 //! A cluster in one process: server, controllers, a scheduler that only binds, and simulated nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use store::{Embedded, Store};
 
 use super::kubelet::Kubelet;
+use super::nodes::Nodes;
 use super::record::{Log, Recording};
 
 /// How many equal nodes there are.
@@ -28,6 +30,7 @@ pub(crate) struct Cluster {
     pub(crate) server: Arc<Server>,
     pub(crate) log: Log,
     pub(crate) kubelet: Kubelet,
+    pub(crate) nodes: Nodes,
     stop: std::sync::Mutex<Option<client::Stop>>,
 }
 
@@ -48,18 +51,15 @@ impl Cluster {
         let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
         let server = Server::start(store, Options::default()).await.unwrap();
         let log = Log::default();
-        let admin = connect(&server, &log, "admin");
+        let agent = connect(&server, &log, "admin-of-nodes");
+        let nodes = Nodes::start(&agent);
         for number in 0..NODES {
             let name = format!("sim-{number}");
-            let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
-            let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-                "status": {"capacity": resources, "allocatable": resources,
-                    "conditions": [{"type": "Ready", "status": "True"}]}});
-            admin.documents(NODE).create("", &to_value(&node)).await.unwrap();
+            nodes.add(&name, &json!({"ip": format!("192.168.0.{}", number + 1)})).await;
         }
-        let kubelet = Kubelet::start(&connect(&server, &log, "admin-of-nodes"), NODES);
+        let kubelet = Kubelet::start(&agent, NODES);
         bind(&connect(&server, &log, "system:kube-scheduler"));
-        let cluster = Arc::new(Self { server, log, kubelet, stop: std::sync::Mutex::new(None) });
+        let cluster = Arc::new(Self { server, log, kubelet, nodes, stop: std::sync::Mutex::new(None) });
         cluster.start_controllers();
         cluster
     }
@@ -72,7 +72,7 @@ impl Cluster {
             clients: Arc::new(move |name| connect(&server, &log, name)),
             controllers: vec!["*".to_owned()],
             features: api::features::Features::default(),
-            settings: controllers::settings::Settings { root_ca: ROOT_CA.to_owned(), ..Default::default() },
+            settings: settings(),
             runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown),
         };
         tokio::spawn(controllers::manager::run(options));
@@ -82,6 +82,16 @@ impl Cluster {
     pub(crate) fn client(&self, name: &str) -> Client {
         connect(&self.server, &self.log, name)
     }
+}
+
+/// The flags that the recordings had.
+fn settings() -> controllers::settings::Settings {
+    let seconds = Duration::from_secs;
+    let mut settings = controllers::settings::Settings { root_ca: ROOT_CA.to_owned(), ..Default::default() };
+    settings.node_lifecycle.period = seconds(1);
+    settings.node_lifecycle.grace.running = seconds(12);
+    settings.node_lifecycle.rates.normal = 100.0;
+    settings
 }
 
 /// A client of the server as a user; its writes are noted.
@@ -109,8 +119,16 @@ fn bind(client: &Client) {
             if is_bound || pod.at(&["spec", "schedulingGates"]).is_some() {
                 continue;
             }
-            let node = format!("sim-{}", next % NODES);
-            next += 1;
+            // A daemon pod names its node.
+            let named = pod.at(&["spec", "affinity", "nodeAffinity"]).map(from_value);
+            let named = named.and_then(|it| {
+                let required = &it["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+                required[0]["matchFields"][0]["values"][0].as_str().map(ToOwned::to_owned)
+            });
+            let node = named.unwrap_or_else(|| {
+                next += 1;
+                format!("sim-{}", (next - 1) % NODES)
+            });
             let binding = to_value(&json!({"apiVersion": "v1", "kind": "Binding",
                 "metadata": {"name": key.name.as_str()}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}));
             // It may be gone by now.

@@ -138,7 +138,12 @@ impl Player<'_> {
 
     /// A text of a step with its placeholders filled in.
     async fn fill(&self, text: &str) -> String {
+        // Each scenario has a pool of nodes of its own.
         let mut text = text.replace("{ns}", &self.namespace);
+        for pool in ["p", "q"] {
+            let (from, to) = (format!(r#""sim/pool":"{pool}""#), format!(r#""sim/pool":"{pool}-{}""#, self.namespace));
+            text = text.replace(&from, &to);
+        }
         let writes = self.cluster.log.of(&self.namespace, self.from);
         let is_new = |write: &&super::record::Write| write.verb == "create" && write.code == 201;
         let pods =
@@ -190,13 +195,9 @@ impl Player<'_> {
                 }
                 tokio::time::sleep(Duration::from_millis(25)).await;
             }
-        } else if let Some(kubelet) = step.get("kubelet") {
-            let stopped = [("stopNode", true), ("startNode", false)];
-            let Some((node, stopped)) = stopped.iter().find_map(|(verb, it)| Some((kubelet[*verb].as_str()?, *it)))
-            else {
-                return Err(format!("nodes cannot do {kubelet} here yet"));
-            };
-            self.cluster.kubelet.set_stopped(&self.fill(node).await, stopped);
+        } else if let Some(step) = step.get("kubelet") {
+            let step = serde_json::from_str(&self.fill(&step.to_string()).await).unwrap();
+            self.cluster.nodes.act(&self.cluster.kubelet, &step).await?;
         }
         Ok(())
     }
@@ -236,8 +237,16 @@ impl Player<'_> {
             let kind = object["kind"].as_str().unwrap_or_default();
             complete || !matches!((kind, name), ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt"))
         });
-        let events = self.get(&format!("/api/v1/namespaces/{}/events", self.namespace)).await.unwrap_or_default();
-        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let mut events = Vec::new();
+        // Events about what has no namespace are in the default one.
+        for namespace in [self.namespace.as_str(), "default"] {
+            let list = self.get(&format!("/api/v1/namespaces/{namespace}/events")).await.unwrap_or_default();
+            let mine = |event: &&Value| {
+                let about = event["involvedObject"]["name"].as_str().unwrap_or_default();
+                namespace != "default" || about.contains(&self.namespace)
+            };
+            events.extend(list["items"].as_array().into_iter().flatten().filter(mine).cloned());
+        }
         let events = events.iter().map(|event| mask.event(event)).collect();
         let writes = log.iter().map(|write| mask.write(write)).collect();
         (objects, events, writes)

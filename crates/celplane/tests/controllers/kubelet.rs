@@ -28,6 +28,8 @@ pub(crate) struct Kubelet {
     order: Arc<Mutex<HashMap<String, Vec<String>>>>,
     /// Nodes whose agent has stopped.
     stopped: Arc<Mutex<Vec<String>>>,
+    /// The addresses of nodes that were added.
+    addresses: Arc<Mutex<HashMap<String, String>>>,
 }
 
 /// What is known of one pod's life.
@@ -42,7 +44,13 @@ struct Life {
 
 impl Kubelet {
     pub(crate) fn start(client: &Client, nodes: usize) -> Self {
-        let kubelet = Self { client: client.clone(), nodes, order: Arc::default(), stopped: Arc::default() };
+        let kubelet = Self {
+            client: client.clone(),
+            nodes,
+            order: Arc::default(),
+            stopped: Arc::default(),
+            addresses: Arc::default(),
+        };
         let pods = Informer::of_documents(client, PODS, Selection::default());
         let mut changes = pods.changes();
         let this = kubelet.clone();
@@ -169,7 +177,8 @@ impl Kubelet {
         let ip = self.address(&key.namespace, uid);
         let node = pod["spec"]["nodeName"].as_str().unwrap();
         let number: usize = node.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(self.nodes);
-        let host = format!("192.168.0.{}", number + 1);
+        let known = self.addresses.lock().unwrap().get(node).cloned();
+        let host = known.unwrap_or_else(|| format!("192.168.0.{}", number + 1));
         let started = pod["status"]["startTime"].as_str().map_or_else(now, ToOwned::to_owned);
         let containers: Vec<Value> = pod["spec"]["containers"]
             .as_array()
@@ -184,6 +193,7 @@ impl Kubelet {
         let mut status = json!({"phase": "Running", "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip,
             "podIPs": [{"ip": ip}], "startTime": started, "containerStatuses": containers});
         status["conditions"] = conditions(if is_ready { "" } else { "ContainersNotReady" });
+        status["observedGeneration"] = 1.into();
         status
     }
 
@@ -219,6 +229,11 @@ impl Kubelet {
         // The pod may be gone by now.
         let pods = self.client.documents(PODS);
         let _ = pods.patch(&key.namespace, &key.name, "status", Patch::StrategicMerge, &patch).await;
+    }
+
+    /// Notes the address of a node.
+    pub(crate) fn set_address(&self, node: &str, address: &str) {
+        self.addresses.lock().unwrap().insert(node.to_owned(), address.to_owned());
     }
 
     /// Stops or starts the agent of a node.

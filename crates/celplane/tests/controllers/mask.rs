@@ -71,6 +71,9 @@ impl Mask {
             }
         }
         names.push((namespace.to_owned(), "{ns}".to_owned()));
+        for pool in ["p", "q"] {
+            names.push((format!("{pool}-{namespace}"), pool.to_owned()));
+        }
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         let mut mask = Self { names, uids: HashMap::new(), patterns: Vec::new() };
         for write in &created {

@@ -84,6 +84,14 @@ impl Requirement {
         Ok(Some(Requirement { key: key.clone(), rule }))
     }
 
+    /// Why a label that would be compared as a version is not one: key, value, and the error.
+    pub(crate) fn not_a_version(&self, labels: &Labels) -> Option<(Text, Text, String)> {
+        let Rule::Version(..) = &self.rule else { return None };
+        let value = labels.get(&self.key)?;
+        let error = Version::parse_tolerant(value).err()?;
+        Some((self.key.clone(), value.into(), error.to_string()))
+    }
+
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         let label = labels.get(&self.key);
         let is_one_of = |values: &[Text]| label.is_some_and(|label| values.iter().any(|value| value == label));

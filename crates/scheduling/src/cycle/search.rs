@@ -33,6 +33,8 @@ pub struct Found {
     pub diagnosis: Diagnosis,
     /// How many nodes were looked at.
     pub evaluated: usize,
+    /// The plugins that had to be asked, in order.
+    pub asked: Vec<&'static str>,
 }
 
 /// How many nodes that fit are enough.
@@ -85,6 +87,7 @@ impl Search<'_> {
                 return Ok(found);
             }
         };
+        found.asked = filters.asked.iter().map(|asked| asked.name).collect();
         // Room was made for the pod: that node is most likely the only one.
         let nominated = self.cluster.nominated.node_of(&pod.uid).or(Some(&pod.nominated_node));
         if let Some(node) = nominated.and_then(|name| cache.node_named(name))
@@ -130,6 +133,8 @@ impl Search<'_> {
         if let Some(verdicts) = &mut verdicts {
             verdicts.begin(depends_on, self.cluster);
         }
+        let nominated = &self.cluster.nominated;
+        let waits_here = |node: &NodeInfo| !nominated.is_empty() && !nominated.on(node.name()).is_empty();
         for node in nodes {
             if found.feasible.len() >= enough {
                 break;
@@ -137,7 +142,7 @@ impl Search<'_> {
             found.evaluated = found.evaluated.saturating_add(1);
             let rejected = match &mut verdicts {
                 // Pods for which room is being made count, and are not part of what is remembered.
-                Some(verdicts) if self.cluster.nominated.on(node.name()).is_empty() => {
+                Some(verdicts) if !waits_here(node) => {
                     let remembered = verdicts.get_or_ask(node, || {
                         let answer = filters.ask_some(0, first, node);
                         statuses.note(answer)

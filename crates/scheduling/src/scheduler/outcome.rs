@@ -5,6 +5,8 @@ use std::time::Duration;
 use api::json::Text;
 
 use crate::cluster::PodKey;
+use crate::complaints::Complaint;
+use crate::cycle::Evaluation;
 use crate::preemption::Nomination;
 use crate::queue::QueuedPod;
 use crate::writes::Write;
@@ -26,6 +28,10 @@ pub struct Attempt {
     pub evaluated_nodes: usize,
     /// How many of them fit.
     pub feasible_nodes: usize,
+    /// How often plugins were asked, and what they said.
+    pub evaluations: Vec<Evaluation>,
+    /// What was wrong with expressions and values, where it was not told before.
+    pub complaints: Vec<Complaint>,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -74,6 +80,8 @@ impl Attempt {
             first_attempt: queued.first_attempt,
             evaluated_nodes: 0,
             feasible_nodes: 0,
+            evaluations: Vec::new(),
+            complaints: Vec::new(),
             outcome: Outcome::Error(String::new()),
         }
     }

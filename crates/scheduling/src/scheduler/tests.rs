@@ -1,11 +1,14 @@
 //! The core as its caller sees it, from events to placements.
 
+#![allow(clippy::arithmetic_side_effects, reason = "tests")]
+
 use std::num::NonZeroUsize;
 
 use api::core::v1::{Node, Pod};
 use matching::Features;
 
 use super::*;
+use crate::Complaint;
 
 const START: Duration = Duration::from_secs(1000);
 const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
@@ -191,6 +194,29 @@ fn an_expression_is_asked_by_filter_and_hint() {
     assert_eq!(scheduler.lengths().unschedulable, 1);
     scheduler.set_node(&node("n", "4", &version("1.3.0")), START);
     assert_eq!(placed(&mut scheduler, START).1, "n");
+}
+
+#[test]
+fn expressions_without_an_answer_are_told_once_per_value() {
+    let mut scheduler = scheduler();
+    let version = |value: &str| format!(r#"{{"key": "v", "value": "{value}", "effect": "NoSchedule"}}"#);
+    let asks = r#", "tolerations": [{"expression": "semver(taint.value).isGreaterThan(semver('1.2.0'))"},
+        {"key": "v", "operator": "SemverGt", "value": "1.2.0"}]"#;
+    scheduler.set_node(&node("a", "4", &version("nine")), START);
+    scheduler.set_node(&node("b", "4", &version("nine")), START);
+    scheduler.set_pod(&pod("p", "1", asks), START);
+    let attempt = scheduler.schedule_one(START).unwrap();
+    let told: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("for taint v=nine:NoSchedule: "), "{told:?}");
+    assert_eq!(told[1], "failed to parse taint value as semantic version taint=\"nine\"");
+    let filters: Vec<_> = attempt.evaluations.iter().filter(|it| it.plugin == "TaintToleration").collect();
+    assert_eq!((filters.len(), filters[0].count, filters[0].status), (1, 2, "UnschedulableAndUnresolvable"));
+    let later = START + Duration::from_secs(400);
+    assert!(scheduler.schedule_one(later).unwrap().complaints.is_empty());
+    scheduler.set_node(&node("b", "4", &version("ten")), later);
+    let attempt = scheduler.schedule_one(later + Duration::from_secs(400)).unwrap();
+    assert_eq!(attempt.complaints.len(), 2);
 }
 
 /// What is remembered and what is asked anew are the same, whatever happened before, for all plugins together.

@@ -1,0 +1,81 @@
+//! One table of tolerations through all who ask: daemon sets, taint eviction and the node agent say what `matching` says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
+use api::json::{Value, from_value};
+use api::time::Timestamp;
+use controllers::daemonset::placement::Demand;
+use controllers::taint_eviction::plan::{Step, revise};
+use matching::tolerations::Tolerations;
+use matching::{CompileCache, Features, taints};
+
+const CASES: &str = include_str!("../../matching/tests/cases/tolerations.yaml");
+
+fn cases() -> Vec<Value> {
+    let (mut documents, error) = api::yaml::parse_documents(CASES);
+    assert!(error.is_none());
+    let Value::Array(cases) = documents.remove(0).value else { panic!("cases are a list") };
+    cases
+}
+
+fn list<T: serde::de::DeserializeOwned>(case: &Value, field: &str) -> Vec<T> {
+    case.get(field).map(|it| from_value(it).unwrap()).unwrap_or_default()
+}
+
+fn features(case: &Value) -> Features {
+    let is_on = |gate: &str| case.at(&["gates", gate]).is_none_or(|value| value.as_bool().unwrap());
+    Features {
+        cel: is_on("cel"),
+        affinity_cel: is_on("affinity_cel"),
+        semver: is_on("semver"),
+        comparison: is_on("comparison"),
+    }
+}
+
+fn node(taint: &Taint) -> Node {
+    let mut node = Node::default();
+    node.metadata.name = "n".into();
+    node.spec.taints = vec![taint.clone()];
+    node.status.allocatable.insert("pods".into(), api::Quantity::parse("10").unwrap());
+    node
+}
+
+#[test]
+fn all_consumers_give_the_verdict_of_matching() {
+    let cache = CompileCache::new(64.try_into().unwrap(), Arc::new(|| Duration::ZERO)).unwrap();
+    let sets = taints::Sets::new();
+    let now = Timestamp { seconds: 0, nanos: 0 };
+    let mut count = 0;
+    for case in cases() {
+        let tolerations: Vec<Toleration> = list(&case, "tolerations");
+        let features = features(&case);
+        let verdicts = Tolerations::new(&tolerations, &cache, &features);
+        for (given, effect) in list::<Taint>(&case, "taints")
+            .into_iter()
+            .flat_map(|taint| ["NoSchedule", "NoExecute"].map(|effect| (taint.clone(), effect)))
+        {
+            let taint = Taint { effect: effect.into(), ..given };
+            let what = format!("{tolerations:?} and {taint:?}");
+            let tolerated = verdicts.tolerate(&taint);
+            let node = node(&taint);
+
+            let spec = PodSpec { tolerations: tolerations.clone(), ..PodSpec::default() };
+            let placement = Demand::new(&spec, &cache, &features).placement(&matching::Node::new(&node, &sets));
+            assert_eq!(placement.should_run, tolerated, "a daemon pod with {what}");
+            let may_stay = tolerated || effect == "NoSchedule";
+            assert_eq!(placement.should_continue, may_stay, "a running daemon pod with {what}");
+
+            let goes = matches!(revise(None, verdicts.stay(&node.spec.taints), now), Step::EvictNow { .. });
+            let is_short = tolerations.iter().any(|it| it.toleration_seconds.is_some_and(|seconds| seconds <= 0));
+            assert!(goes != may_stay || is_short, "an eviction with {what}");
+
+            let pod = Pod { spec, ..Pod::default() };
+            let admitted = kubelet::admission::admit(&pod, &node, std::iter::empty(), &cache, &features).is_ok();
+            assert_eq!(admitted, may_stay, "the node agent with {what}");
+            count += 1;
+        }
+    }
+    assert!(count > 80, "{count} questions");
+}

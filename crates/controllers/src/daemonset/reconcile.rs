@@ -1,0 +1,239 @@
+//! One daemon set brought to its wanted state.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::apps::v1::{ControllerRevision, DaemonSet};
+use api::core::v1::{Node, Pod};
+use api::json::{Text, from_value};
+use client::Document;
+use client::controller::Next;
+use client::events::Severity;
+use client::informer::{Informer, Key};
+use client::objects::{Deletion, Patch};
+use client::resources::Served as _;
+use matching::{CompileCache, Features, taints};
+
+use super::backoff::Backoff;
+use super::history::{self, History, Revision};
+use super::placement::{Demand, Placement};
+use super::pods::{HASH_LABEL, by_node, new_pod};
+use super::rule::{Change, Seen, manage, replace};
+use super::status;
+use crate::action::Action;
+use crate::edit;
+use crate::executor::{Executor, Failure, Owner};
+use crate::expectations::UNSETTLED;
+use crate::history::new_revision;
+use crate::manager::now;
+use crate::ownership::{Controller, INDEX, orphans_of};
+use crate::pods::{PODS, next_available};
+
+const REVISIONS: client::Resource = ControllerRevision::RESOURCE;
+const SETS: client::Resource = DaemonSet::RESOURCE;
+/// At most so many pods are made or deleted at a time.
+const BURST: usize = 250;
+
+/// The controller.
+pub(super) struct Daemons {
+    pub(super) sets: Informer<Document<DaemonSet>>,
+    pub(super) revisions: Informer<Document<ControllerRevision>>,
+    pub(super) pods: Informer<Pod>,
+    pub(super) nodes: Informer<Node>,
+    pub(super) executor: Executor,
+    pub(super) cache: Arc<CompileCache>,
+    pub(super) features: Features,
+    pub(super) taints: taints::Sets,
+    pub(super) backoff: Mutex<Backoff>,
+}
+
+impl Daemons {
+    pub(super) async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let Some(set) = self.sets.store().get_key(&key) else {
+            self.executor.forget(&key);
+            return Ok(Next::Done);
+        };
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        if set.metadata().is_deleting() {
+            return Ok(Next::Done);
+        }
+        let controller = Controller { resource: &SETS, metadata: set.metadata() };
+        let selector = set.spec.selector.as_ref().and_then(|selector| selector.to_selector().ok());
+        let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
+            let message = "This daemon set is selecting all pods. A non-empty selector is required.";
+            self.executor.recorder().event(controller.about(), Severity::Warning, "SelectingAll", message);
+            return Ok(Next::Done);
+        };
+        let candidates = candidates(&self.pods, &set);
+        let claims = controller.claim(&selector, candidates, |pod| &pod.metadata);
+        let mut pods = self.executor.carry_out(&key, controller, claims, &PODS, |pod| &pod.metadata, &[]).await?;
+        let candidates = candidates_of_revisions(&self.revisions, &set);
+        let claims = controller.claim(&selector, candidates, |it| it.metadata());
+        let revisions = self.executor.carry_out(&key, controller, claims, &REVISIONS, |it| it.metadata(), &[]).await?;
+        let history = History::new(set.value(), revisions);
+        let Some(hash) = self.present_revision(&key, &set, controller, &history, &pods).await? else {
+            return Ok(Next::After(UNSETTLED));
+        };
+
+        let nodes = self.placements(&set);
+        let seen = Seen { set: &set, nodes: &nodes, pods: &by_node(&pods), hash: &hash, now: now() };
+        let mut change = manage(&seen, &mut self.backoff.lock().unwrap_or_else(PoisonError::into_inner));
+        if change.create.is_empty() && change.delete.is_empty() {
+            let again = change.again;
+            change = Change { again, ..replace(&seen) };
+        }
+        let again = change.again;
+        let failure = self.carry_out(&key, &set, controller, &hash, change, &mut pods).await;
+        if failure.is_none() {
+            self.clean_up(&key, &history, &set, &pods).await?;
+        }
+        let seen = Seen { pods: &by_node(&pods), now: now(), ..seen };
+        if let Some(object) = status::updated(&seen, set.value()) {
+            self.executor.perform(&key, vec![Action::UpdateStatus { resource: SETS, object }]).await?;
+        }
+        if let Some(failure) = failure {
+            return failure.held().map(Next::After).ok_or(failure);
+        }
+        let available = next_available(&pods, set.spec.min_ready_seconds, now());
+        Ok(again.into_iter().chain(available).min().map_or(Next::Done, Next::After))
+    }
+
+    /// What the set says about each node.
+    fn placements(&self, set: &DaemonSet) -> BTreeMap<Text, Placement> {
+        let demand = Demand::new(&set.spec.template.spec, &self.cache, &self.features);
+        let nodes = self.nodes.store().list();
+        let place = |node: &Arc<Node>| {
+            let placement = demand.placement(&matching::Node::new(node, &self.taints));
+            (node.metadata.name.clone(), placement)
+        };
+        nodes.iter().map(place).collect()
+    }
+
+    /// Makes and deletes pods; what is made joins `pods`. Tells why that failed.
+    async fn carry_out(
+        &self,
+        key: &Key,
+        set: &Document<DaemonSet>,
+        controller: Controller<'_>,
+        hash: &str,
+        change: Change,
+        pods: &mut Vec<Arc<Pod>>,
+    ) -> Option<Failure> {
+        for (severity, reason, message) in &change.events {
+            self.executor.recorder().event(controller.about(), *severity, reason, message);
+        }
+        let owner = Owner { about: controller.about(), generation: set.metadata().generation };
+        let wanted = change.create.iter().take(BURST);
+        let wanted = wanted.map(|node| new_pod(set, set.value(), controller, hash, node)).collect();
+        let created = self.executor.create_pods(key, &owner, wanted).await;
+        pods.extend(created.objects.iter().filter_map(|pod| from_value(pod).ok()).map(Arc::new));
+        let surplus: Vec<Arc<Pod>> = change.delete.into_iter().take(BURST).collect();
+        let deleted = self.executor.delete_pods(key, &controller.about(), &surplus).await;
+        // A namespace that ends takes the set with it.
+        created.failure.filter(|failure| !failure.is_ending_namespace()).or(deleted.err())
+    }
+
+    /// The hash of the revision of the present template, which is made or brought to the front if need be. Nothing if
+    /// that has to be seen first.
+    async fn present_revision(
+        &self,
+        key: &Key,
+        set: &Document<DaemonSet>,
+        controller: Controller<'_>,
+        history: &History,
+        pods: &[Arc<Pod>],
+    ) -> Result<Option<Text>, Failure> {
+        let number = history.number();
+        let Some(newest) = history.newest() else {
+            return self.make_revision(key, set, controller, number).await;
+        };
+        let hash = history::hash_of(newest);
+        let doubles = history.current.iter().filter(|it| it.metadata().name != newest.metadata().name);
+        let doubles: Vec<&Revision> = doubles.collect();
+        if !doubles.is_empty() {
+            self.join(key, &doubles, &hash, pods).await?;
+        }
+        if newest.revision < number {
+            let mut object = newest.to_value();
+            edit::set(&mut object, &["revision"], number);
+            self.executor.perform(key, vec![Action::Update { resource: REVISIONS, object }]).await?;
+        }
+        Ok(Some(hash))
+    }
+
+    async fn make_revision(
+        &self,
+        key: &Key,
+        set: &Document<DaemonSet>,
+        controller: Controller<'_>,
+        number: i64,
+    ) -> Result<Option<Text>, Failure> {
+        let collisions = set.status.collision_count.unwrap_or(0);
+        let object = new_revision(controller, set.value(), number, collisions, HASH_LABEL);
+        let hash = object.str_at(&["metadata", "labels", HASH_LABEL]).unwrap_or_default().into();
+        let create = Action::Create { resource: REVISIONS, object: object.clone() };
+        match self.executor.perform(key, vec![create]).await {
+            Ok(()) => return Ok(Some(hash)),
+            Err(failure) if failure.is_already_exists() => {}
+            Err(failure) => return Err(failure),
+        }
+        let revisions = self.executor.client().documents(REVISIONS);
+        let found = revisions.get(&key.namespace, edit::name(&object)).await?;
+        if found.get("data") == object.get("data") {
+            return Ok(Some(hash));
+        }
+        // Another template has this hash: the count makes a new one.
+        let mut document = set.to_value();
+        edit::set(&mut document, &["status", "collisionCount"], collisions.saturating_add(1));
+        self.executor.perform(key, vec![Action::UpdateStatus { resource: SETS, object: document }]).await?;
+        Ok(None)
+    }
+
+    /// Joins revisions of one template: their pods get the hash of the one that stays.
+    async fn join(&self, key: &Key, doubles: &[&Revision], hash: &Text, pods: &[Arc<Pod>]) -> Result<(), Failure> {
+        let others = pods.iter().filter(|pod| pod.metadata.labels.get(HASH_LABEL) != Some(hash));
+        let relabel = others.map(|pod| Action::Patch {
+            resource: PODS,
+            namespace: key.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            subresource: "",
+            kind: Patch::Merge,
+            patch: api::json!({"metadata": {"labels": {HASH_LABEL: (hash.clone())}}}),
+        });
+        let delete = doubles.iter().map(|revision| deletion(revision));
+        self.executor.perform(key, relabel.chain(delete).collect()).await
+    }
+
+    async fn clean_up(&self, key: &Key, history: &History, set: &DaemonSet, pods: &[Arc<Pod>]) -> Result<(), Failure> {
+        let surplus = history.surplus(set, pods);
+        self.executor.perform(key, surplus.into_iter().map(deletion).collect()).await
+    }
+}
+
+fn deletion(revision: &Revision) -> Action {
+    let metadata = revision.metadata();
+    Action::Delete {
+        resource: REVISIONS,
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        how: Deletion::default(),
+    }
+}
+
+fn candidates(pods: &Informer<Pod>, set: &Document<DaemonSet>) -> Vec<Arc<Pod>> {
+    let mut candidates = pods.store().by_index(INDEX, &set.metadata().uid);
+    candidates.extend(pods.store().by_index(INDEX, &orphans_of(&set.metadata().namespace)));
+    candidates
+}
+
+fn candidates_of_revisions(
+    revisions: &Informer<Document<ControllerRevision>>,
+    set: &Document<DaemonSet>,
+) -> Vec<Revision> {
+    let mut candidates = revisions.store().by_index(INDEX, &set.metadata().uid);
+    candidates.extend(revisions.store().by_index(INDEX, &orphans_of(&set.metadata().namespace)));
+    candidates
+}

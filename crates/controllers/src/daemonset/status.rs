@@ -1,0 +1,64 @@
+//! What a daemon set reports: how many nodes should have a pod, have one, and have one that works.
+
+use api::apps::v1::DaemonSetStatus;
+use api::json::Value;
+
+use super::pods::{by_age, is_updated};
+use super::rule::Seen;
+use crate::edit;
+use crate::pods::{is_available, is_ready};
+
+/// What is to be reported.
+#[must_use]
+pub fn count(seen: &Seen<'_>) -> DaemonSetStatus {
+    let mut status = DaemonSetStatus { observed_generation: seen.set.metadata.generation, ..seen.set.status.clone() };
+    let counts = [
+        &mut status.desired_number_scheduled,
+        &mut status.current_number_scheduled,
+        &mut status.number_misscheduled,
+        &mut status.number_ready,
+        &mut status.updated_number_scheduled,
+        &mut status.number_available,
+        &mut status.number_unavailable,
+    ];
+    for count in counts {
+        *count = 0;
+    }
+    let add = |count: &mut i32, holds: bool| *count = count.saturating_add(i32::from(holds));
+    for (node, placement) in seen.nodes {
+        let pods = seen.pods.get(node).map(Vec::as_slice).unwrap_or_default();
+        add(&mut status.desired_number_scheduled, placement.should_run);
+        let Some(oldest) = pods.iter().min_by(|left, right| by_age(left, right)) else { continue };
+        if !placement.should_run {
+            add(&mut status.number_misscheduled, true);
+            continue;
+        }
+        add(&mut status.current_number_scheduled, true);
+        add(&mut status.number_ready, is_ready(oldest));
+        add(&mut status.number_available, is_available(oldest, seen.set.spec.min_ready_seconds, seen.now));
+        add(&mut status.updated_number_scheduled, is_updated(oldest, seen.set, seen.hash));
+    }
+    status.number_unavailable = status.desired_number_scheduled.saturating_sub(status.number_available);
+    status
+}
+
+/// The set's document with this status; nothing if it says so already.
+#[must_use]
+pub fn updated(seen: &Seen<'_>, document: &Value) -> Option<Value> {
+    let status = count(seen);
+    let known = &seen.set.status;
+    if status == *known {
+        return None;
+    }
+    let mut document = document.clone();
+    // The first four are always written, the others only if they are not zero.
+    edit::set(&mut document, &["status", "currentNumberScheduled"], status.current_number_scheduled);
+    edit::set(&mut document, &["status", "numberMisscheduled"], status.number_misscheduled);
+    edit::set(&mut document, &["status", "desiredNumberScheduled"], status.desired_number_scheduled);
+    edit::set(&mut document, &["status", "numberReady"], status.number_ready);
+    edit::set(&mut document, &["status", "observedGeneration"], status.observed_generation);
+    edit::set_count(&mut document, &["status", "updatedNumberScheduled"], status.updated_number_scheduled);
+    edit::set_count(&mut document, &["status", "numberAvailable"], status.number_available);
+    edit::set_count(&mut document, &["status", "numberUnavailable"], status.number_unavailable);
+    Some(document)
+}

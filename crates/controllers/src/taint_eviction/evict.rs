@@ -1,0 +1,77 @@
+//! Sending a pod away: users are told, the pod's status says why, and it is deleted.
+
+use api::core::v1::{ObjectReference, Pod};
+use api::json::Value;
+use api::time::Timestamp;
+use client::events::Severity;
+use client::informer::Key;
+use client::objects::{Deletion, Patch};
+
+use crate::action::Action;
+use crate::edit;
+use crate::executor::{Executor, Failure};
+use crate::pods::{PODS, condition};
+
+/// What users are told before a pod goes.
+pub(super) const MARKING: &str = "Marking for deletion Pod";
+/// What users are told when it stays after all.
+pub(super) const CANCELLING: &str = "Cancelling deletion of Pod";
+
+const CONDITION: &str = "DisruptionTarget";
+const REASON: &str = "DeletionByTaintManager";
+const MESSAGE: &str = "Taint manager: deleting due to NoExecute taint";
+
+/// Tells users what becomes of a pod.
+pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
+    let about = ObjectReference {
+        kind: "Pod".into(),
+        api_version: "v1".into(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        ..ObjectReference::default()
+    };
+    executor.recorder().event(about, Severity::Normal, "TaintManagerEviction", &format!("{what} {key}"));
+}
+
+/// Says in the pod's status why it goes, and deletes it. A pod that is gone, or another by now, is left alone.
+pub(super) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp) -> Result<(), Failure> {
+    let metadata = &pod.metadata;
+    let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+    let mut actions = Vec::new();
+    if let Some(patch) = patch(pod, now) {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let kind = Patch::StrategicMerge;
+        actions.push(Action::Patch { resource: PODS, namespace, name, subresource: "status", kind, patch });
+    }
+    let how = Deletion { uid: Some(metadata.uid.to_string()), ..Deletion::default() };
+    actions.push(Action::Delete { resource: PODS, namespace, name, uid: metadata.uid.clone(), how });
+    match executor.perform(&edit::key(metadata), actions).await {
+        Err(failure) if matches!(failure.code(), 404 | 409) => Ok(()),
+        result => result,
+    }
+}
+
+/// A patch that gives the reason; nothing if the pod has it.
+fn patch(pod: &Pod, now: Timestamp) -> Option<Value> {
+    let known = condition(pod, CONDITION);
+    if known.is_some_and(|it| it.status == "True" && it.reason == REASON && it.message == MESSAGE) {
+        return None;
+    }
+    let since = known.filter(|it| it.status == "True").and_then(|it| it.last_transition_time).unwrap_or(now);
+    let mut row = api::json!({
+        "type": CONDITION,
+        "status": "True",
+        "reason": REASON,
+        "message": MESSAGE,
+        "lastProbeTime": null,
+        "lastTransitionTime": (edit::time(since)),
+    });
+    if pod.status.observed_generation != 0 {
+        edit::set(&mut row, &["observedGeneration"], pod.metadata.generation);
+    }
+    // A new condition comes last.
+    let names = pod.status.conditions.iter().map(|it| it.condition_type.as_str()).filter(|name| *name != CONDITION);
+    let order: Vec<Value> = names.chain([CONDITION]).map(|name| api::json!({"type": name})).collect();
+    let status = api::json!({"$setElementOrder/conditions": order, "conditions": [row]});
+    Some(api::json!({"metadata": {"uid": (pod.metadata.uid.clone())}, "status": status}))
+}
