@@ -46,8 +46,9 @@ pub(crate) struct Labels {
 impl Metrics {
     /// No counts yet.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(features: api::features::Features) -> Self {
         let registry = Registry::new();
+        telemetry::features::publish(&registry, features.states());
         Self {
             requests: registry.family(
                 "apiserver_request_total",
@@ -135,7 +136,7 @@ impl Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new()
+        Self::new(api::features::Features::default())
     }
 }
 

@@ -3,10 +3,13 @@
 //! [`Server::handle`] is the whole way of one request and needs no network; [`listen`] puts TLS and connections in
 //! front of it.
 
+mod components;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
 mod write_timeout;
+
+pub use components::Failures;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -124,6 +127,7 @@ pub struct Server {
     pub(crate) meaning: Meaning,
     pub(crate) customs: Arc<Customs>,
     pub(crate) metrics: Metrics,
+    pub(crate) components: components::Components,
     pub(crate) options: Options,
     pub(crate) authenticator: Authenticator,
     impersonation: impersonation::Memory,
@@ -182,7 +186,8 @@ impl Server {
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
-            metrics: Metrics::new(),
+            metrics: Metrics::new(options.features),
+            components: components::Components::default(),
             openapi: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
             writes: Semaphore::new(options.writes_max),
@@ -209,6 +214,12 @@ impl Server {
 
     pub(crate) fn stopping(&self) -> Stopping {
         Stopping(self.stopping.subscribe())
+    }
+
+    /// Names a component that runs beside the server: its metrics are at `/metrics/NAME`, and what is wrong with it makes
+    /// the process unready.
+    pub fn add_component(&self, name: &'static str, metrics: Arc<telemetry::metrics::Registry>, failures: Failures) {
+        self.components.add(name, metrics, failures);
     }
 
     /// Replaces the table of tokens; requests that are under way keep their user.

@@ -61,6 +61,11 @@ pub(super) async fn answer(
         ["api" | "apis", ..] if !matches!(parts.method, http::Method::GET | http::Method::HEAD) => {
             Err(Failure::method_not_allowed())
         }
+        ["metrics", component] => {
+            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+            let text = server.components.metrics(component);
+            Ok(text.map_or_else(not_found, |text| Answer::bytes(200, content_type, text)))
+        }
         ["api"] => {
             let accepted = negotiation::negotiate(&parts.headers)?;
             Ok(discovery::api(&accepted, if_none_match, &server.options.address, customs))
@@ -127,7 +132,9 @@ fn is_health(path: &str) -> bool {
 async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
     let name = segments.first().copied().unwrap_or_default();
     let store = server.options.store_name;
+    let components = if name == "livez" { Vec::new() } else { server.components.checks() };
     let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
+    checks.extend(components.iter().map(|(check, _)| check.as_str()));
     if name == "readyz" {
         checks.push("shutdown");
     }
@@ -141,7 +148,9 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
         !matches!(answered, Ok(Ok(_)))
     };
     let stopping = *server.stopping.borrow();
-    let failed = |check: &str| check == "shutdown" && stopping || check == store && store_is_away;
+    let component_failed = |check: &str| components.iter().any(|(it, healthy)| it == check && !healthy);
+    let failed =
+        |check: &str| check == "shutdown" && stopping || check == store && store_is_away || component_failed(check);
     if let Some(one) = one {
         return match checks.contains(&one) {
             false => not_found(),
