@@ -196,7 +196,10 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
     }
     let now = clock::now();
     metadata::set(&mut object, "deletionTimestamp", now.plus_seconds(grace).to_string());
-    metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
+    // Kubernetes: how long a namespace takes is not known.
+    if !is_namespace {
+        metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
+    }
     if !deleting {
         let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
         if let Some(generation) = generation.filter(|generation| *generation > 0) {
