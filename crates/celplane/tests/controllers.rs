@@ -86,3 +86,8 @@ async fn recorded_housekeeping_agrees() {
     ])
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_nodes_agree() {
+    replay(&["daemonset", "node-lifecycle", "taint-eviction"]).await;
+}

@@ -272,3 +272,6 @@ fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool
                 && new.get("lastState") == Some(known.last_state.as_ref().unwrap_or(&empty))
         })
 }
+
+#[cfg(test)]
+mod tests;
