@@ -272,6 +272,3 @@ fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool
                 && new.get("lastState") == Some(known.last_state.as_ref().unwrap_or(&empty))
         })
 }
-
-#[cfg(test)]
-mod tests;
