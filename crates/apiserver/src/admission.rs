@@ -14,6 +14,7 @@ mod priority;
 mod resource_quota;
 pub(crate) mod role_escalation;
 mod service_account;
+mod storage_in_use;
 mod webhook_conversion;
 
 use std::sync::Arc;
@@ -54,7 +55,14 @@ pub fn mutate(
         }
         ("", "pods", Operation::Update) => default_toleration_seconds::mutate(object),
         ("", "nodes", Operation::Create) => node_taints::mutate(object),
-        ("", "persistentvolumeclaims", Operation::Create) => default_storage_class::mutate(server, object),
+        ("", "persistentvolumeclaims", Operation::Create) => {
+            default_storage_class::mutate(server, object);
+            storage_in_use::mutate(resource.plural, object);
+        }
+        ("", "persistentvolumes", Operation::Create)
+        | ("storage.k8s.io", "volumeattributesclasses", Operation::Create) => {
+            storage_in_use::mutate(resource.plural, object);
+        }
         _ => {}
     }
     Ok(())

@@ -81,12 +81,18 @@ async fn recorded_workloads_agree() {
 async fn recorded_housekeeping_agrees() {
     replay(&[
         "clusterrole-aggregation",
+        "csr",
         "disruption",
         "endpointslice",
         "ephemeral-volume",
         "garbage-collector",
+        "misc",
         "namespace",
+        "persistentvolume-binder",
+        "podgc",
         "pvc-pv-protection",
+        "resourceclaim",
+        "resourcequota",
         "serviceaccount",
         "token-cleaner",
     ])

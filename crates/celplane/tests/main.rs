@@ -15,6 +15,7 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod first_light;
 mod fleet;
 mod killed;
 mod kube_rs;

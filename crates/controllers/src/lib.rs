@@ -17,7 +17,8 @@
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
-//! [`volume_protection`], [`ephemeral_volume`], [`clusterrole_aggregation`], [`token_cleaner`],
+//! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
+//! [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
 //! [`ttl`].
 
 pub mod action;
@@ -36,20 +37,25 @@ pub mod expectations;
 pub mod garbage_collector;
 pub mod hash;
 pub mod history;
+pub mod horizontal_pod_autoscaler;
 pub mod manager;
 mod metadata;
 pub mod namespace;
 pub mod node_lifecycle;
 mod outcome;
 pub mod ownership;
+pub mod persistentvolume_binder;
 pub mod placement;
 pub mod pod_garbage_collector;
 pub mod pods;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourceclaim;
+pub mod resourcequota;
 pub mod root_ca_publisher;
 pub mod service_account;
+pub mod service_account_tokens;
 mod services;
 pub mod settings;
 pub mod taint_eviction;

@@ -12,8 +12,6 @@ pub struct Settings {
     pub root_ca: String,
     /// Makes the tokens that are kept in secrets; none are made without.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// Signs certificates; no request is signed without.
-    pub signer: Option<Arc<dyn Signer>>,
     /// How nodes are watched (`--node-monitor-period` and others).
     pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
@@ -31,7 +29,6 @@ impl Default for Settings {
         Self {
             root_ca: String::new(),
             tokens: None,
-            signer: None,
             node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),
@@ -58,26 +55,4 @@ pub struct Bound<'a> {
     pub account_uid: &'a str,
     /// The secret's name.
     pub secret: &'a str,
-}
-
-/// Signs certificates with the cluster's key.
-pub trait Signer: Send + Sync {
-    /// Signs a request that was found good; the answer is PEM.
-    ///
-    /// # Errors
-    /// Why it cannot be signed.
-    fn sign(&self, order: &Order<'_>) -> Result<String, String>;
-}
-
-/// A certificate to be made.
-#[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
-    /// The PKCS #10 request, as DER.
-    pub request: &'a [u8],
-    /// What the certificate may be used for, as the API names it.
-    pub usages: &'a [&'a str],
-    /// From when, in seconds since 1970.
-    pub not_before: i64,
-    /// Until when.
-    pub not_after: i64,
 }

@@ -23,7 +23,7 @@ use crate::manager::Context;
 use crate::{edit, outcome};
 
 pub use claim::run as run_claims;
-pub(crate) use claim::{claim_name, is_for};
+pub(crate) use claim::{claim_name, index_by_claim, is_for};
 
 const VOLUME: &str = "kubernetes.io/pv-protection";
 const CLASS: &str = "kubernetes.io/vac-protection";

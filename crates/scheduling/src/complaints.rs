@@ -2,7 +2,8 @@
 //!
 //! A failure counts as no, so the pod's sentence does not tell it. Each is told once per pod, expression and value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use api::json::Text;
 use matching::taints;
@@ -84,8 +85,11 @@ pub(crate) fn find(pod: &PodInfo, diagnosis: &Diagnosis, cluster: &Cluster, told
     if !can_fail(pod) {
         return new;
     }
+    let mut seen = HashSet::new();
     for node in diagnosis.by_node.iter().filter_map(|(id, _)| cluster.cache.node(*id)) {
-        for complaint in about(pod, node) {
+        // Nodes that have the same taints have the same complaints about them.
+        let is_new = seen.insert(Arc::as_ptr(&node.object.matching.taints));
+        for complaint in about(pod, node, is_new) {
             if new.len() >= TOLD_MAX {
                 return new;
             }
@@ -97,12 +101,12 @@ pub(crate) fn find(pod: &PodInfo, diagnosis: &Diagnosis, cluster: &Cluster, told
     new
 }
 
-fn about(pod: &PodInfo, node: &NodeInfo) -> Vec<Complaint> {
+fn about(pod: &PodInfo, node: &NodeInfo, with_taints: bool) -> Vec<Complaint> {
     let mut all = Vec::new();
     let name = node.name();
     let matching = &node.object.matching;
     let tolerations = pod.matcher.tolerations();
-    for taint in matching.taints.taints().iter().filter(|taint| taints::is_hard(taint)) {
+    for taint in matching.taints.taints().iter().filter(|taint| with_taints && taints::is_hard(taint)) {
         all.extend(tolerations.failures(taint).map(|(expression, outcome)| Complaint::Expression {
             node: name.clone(),
             expression: expression.into(),

@@ -16,6 +16,9 @@ use crate::storage::stored;
 
 const OBJECTS: &str = include_str!("../../data/bootstrap.json");
 
+/// What a fleet of simulated nodes needs: it reads under one identity, and writes as the node that it speaks for.
+const NODE_FLEET: &str = include_str!("../../data/node_fleet.json");
+
 /// Group and resource of each list, in the order in which they are made.
 const LISTS: [(&str, &str); 7] = [
     ("", "namespaces"),
@@ -39,9 +42,13 @@ pub(crate) fn node_rules() -> Vec<Rule> {
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result<(), store::Error> {
+pub(crate) async fn create(
+    store: &dyn Store,
+    addresses: AddressRange,
+    has_node_fleet: bool,
+) -> Result<(), store::Error> {
     let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
-    let mut writes = Vec::new();
+    let mut writes = if has_node_fleet { node_fleet() } else { Vec::new() };
     for (group, plural) in LISTS {
         let Some(resource) = resources::find(group, "v1", plural) else { continue };
         for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
@@ -70,6 +77,18 @@ pub(crate) async fn create(store: &dyn Store, addresses: AddressRange) -> Result
         }
     }
     Ok(())
+}
+
+fn node_fleet() -> Vec<Write> {
+    let objects = json::parse(NODE_FLEET.as_bytes()).unwrap_or_default();
+    let rows = ["clusterroles", "clusterrolebindings"]
+        .into_iter()
+        .filter_map(|plural| Some((resources::find("rbac.authorization.k8s.io", "v1", plural)?, plural)));
+    rows.flat_map(|(row, plural)| {
+        let list = objects.get(plural).and_then(Value::as_array).unwrap_or_default();
+        list.iter().filter_map(|object| make(row, object.clone())).collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// A new object in its normal form, as a write.
@@ -132,6 +151,11 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fleet_has_a_role_and_who_has_it() {
+        assert_eq!(node_fleet().len(), 2);
+    }
 
     #[test]
     fn nodes_have_rules() {

@@ -24,7 +24,7 @@ impl Cluster {
     /// A server with a namespace `ns`.
     pub(crate) async fn start() -> Self {
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let cluster = Self(Server::start(store, Options::default()).await.unwrap());
+        let cluster = Self(Server::start(store, Options { node_fleet: true, ..Options::default() }).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         cluster
     }

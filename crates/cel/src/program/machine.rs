@@ -507,8 +507,8 @@ impl<'a> Undecided<'a> {
 
     /// The outcome where an operand decided.
     #[inline(always)]
-    pub(super) fn decided(self, truth: bool) -> Result<Tested<'a>, EvalError> {
-        match self.unknown {
+    pub(super) fn decided(&self, truth: bool) -> Result<Tested<'a>, EvalError> {
+        match &self.unknown {
             None => Ok(Tested::Is(truth)),
             Some(unknown) => Ok(unknown.decided(truth)),
         }

@@ -104,6 +104,8 @@ impl Player<'_> {
             }
         }
         if self.mode.is_empty() {
+            // What is visible may not be in the log yet.
+            self.quiet(QUIET).await;
             self.from = self.cluster.log.len();
         }
     }

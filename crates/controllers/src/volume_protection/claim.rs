@@ -33,7 +33,7 @@ struct Claims {
 pub async fn run(context: Context) {
     let claims = context.informers.all::<Document<PersistentVolumeClaim>>();
     let pods = context.informers.all::<Pod>();
-    pods.store().add_index(BY_CLAIM, |pod| keys(pod).iter().map(|key| Text::from(key.to_string())).collect());
+    index_by_claim(&pods, BY_CLAIM);
     let executor = context.executor();
     executor.expectations().follow(&claims, &PersistentVolumeClaim::RESOURCE.plural);
     let runner = Controller::new(context.name, &context.runtime)
@@ -54,6 +54,11 @@ pub async fn run(context: Context) {
             async move { controller.reconcile(key).await }
         })
         .await;
+}
+
+/// Keeps pods by the claims that they name.
+pub(crate) fn index_by_claim(pods: &Informer<Pod>, name: &'static str) {
+    pods.store().add_index(name, |pod| keys(pod).iter().map(|key| Text::from(key.to_string())).collect());
 }
 
 fn use_changed(old: &Pod, new: &Pod) -> bool {

@@ -28,6 +28,11 @@ const DEFAULT_MILLI_CPU: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
 impl Demand {
+    /// Whether what the pod takes may differ from what its spec asks for: it is being resized.
+    pub fn may_differ(pod: &Pod) -> bool {
+        has_resources_in_status(pod) || is_resize_infeasible(pod)
+    }
+
     /// What the pod takes.
     pub fn of(pod: &Pod) -> Self {
         let requests = requests(pod, &ResourceList::new(), true);
@@ -65,14 +70,8 @@ fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList 
         own.into_owned()
     };
     let wanted = |container: &Container| Cow::Owned(with_missing(Cow::Borrowed(&container.resources.requests)));
-    let has_status = pod
-        .status
-        .container_statuses
-        .iter()
-        .chain(&pod.status.init_container_statuses)
-        .any(|status| status.allocated_resources.is_some() || status.resources.is_some());
     let is_infeasible = is_resize_infeasible(pod);
-    let mut sum = if has_status || is_infeasible {
+    let mut sum = if has_resources_in_status(pod) || is_infeasible {
         let allocated = |container: &Container| {
             let status = status_of(pod, container);
             let fallback = (!is_infeasible).then_some(&container.resources.requests);
@@ -106,6 +105,15 @@ fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList 
 fn status_of<'p>(pod: &'p Pod, container: &Container) -> Option<&'p ContainerStatus> {
     let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     statuses.into_iter().find(|status| status.name == container.name)
+}
+
+/// The node tells what containers were given or use.
+fn has_resources_in_status(pod: &Pod) -> bool {
+    pod.status
+        .container_statuses
+        .iter()
+        .chain(&pod.status.init_container_statuses)
+        .any(|status| status.allocated_resources.is_some() || status.resources.is_some())
 }
 
 /// The node said that the resize can never be done.

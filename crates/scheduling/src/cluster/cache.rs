@@ -4,7 +4,7 @@
 //! it meanwhile is older than what is known here. Pods on nodes that are not known wait until the node is.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::json::Text;
 
@@ -20,7 +20,8 @@ pub struct Cache {
     slots: Vec<Option<NodeInfo>>,
     free: Vec<NodeId>,
     by_name: HashMap<Text, NodeId>,
-    order: Vec<NodeId>,
+    /// Made when it is needed: nodes come by the thousand.
+    order: OnceLock<Vec<NodeId>>,
     pods: HashMap<Text, Placed>,
     /// Pods on nodes that are not known, by the node's name.
     orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
@@ -55,12 +56,15 @@ struct Placed {
 impl Cache {
     /// All nodes, in the order in which they are looked at.
     pub fn order(&self) -> &[NodeId] {
-        &self.order
+        self.order.get_or_init(|| {
+            let nodes = self.slots.iter().flatten();
+            node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)))
+        })
     }
 
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.order.iter().filter_map(|id| self.node(*id))
+        self.order().iter().filter_map(|id| self.node(*id))
     }
 
     /// A node by its place.
@@ -277,7 +281,6 @@ impl Cache {
     }
 
     fn reorder(&mut self) {
-        let nodes = self.slots.iter().flatten();
-        self.order = node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)));
+        self.order = OnceLock::new();
     }
 }

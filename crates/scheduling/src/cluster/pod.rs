@@ -55,7 +55,6 @@ impl PodInfo {
     /// A pod as the API has it.
     pub fn new(pod: &Pod, shapes: &mut Shapes, matcher: &Matcher) -> Self {
         let shape = shapes.intern(pod, matcher);
-        let demand = Demand::of(pod);
         PodInfo {
             name: pod.metadata.name.clone(),
             uid: pod.metadata.uid.clone(),
@@ -76,7 +75,10 @@ impl PodInfo {
                 .iter()
                 .map(|status| (status.name.clone(), status.resource_claim_name.clone()))
                 .collect(),
-            resized: (demand != shape.demand).then(|| Arc::new(demand)),
+            resized: Demand::may_differ(pod)
+                .then(|| Demand::of(pod))
+                .filter(|demand| *demand != shape.demand)
+                .map(Arc::new),
             shape,
         }
     }

@@ -133,6 +133,8 @@ impl Search<'_> {
         if let Some(verdicts) = &mut verdicts {
             verdicts.begin(depends_on, self.cluster);
         }
+        let nominated = &self.cluster.nominated;
+        let waits_here = |node: &NodeInfo| !nominated.is_empty() && !nominated.on(node.name()).is_empty();
         for node in nodes {
             if found.feasible.len() >= enough {
                 break;
@@ -140,7 +142,7 @@ impl Search<'_> {
             found.evaluated = found.evaluated.saturating_add(1);
             let rejected = match &mut verdicts {
                 // Pods for which room is being made count, and are not part of what is remembered.
-                Some(verdicts) if self.cluster.nominated.on(node.name()).is_empty() => {
+                Some(verdicts) if !waits_here(node) => {
                     let remembered = verdicts.get_or_ask(node, || {
                         let answer = filters.ask_some(0, first, node);
                         statuses.note(answer)

@@ -1,5 +1,7 @@
 //! The queue against a model, over random interleavings of events and cycles: no wake-up is lost, no pod doubled.
 
+#![allow(clippy::arithmetic_side_effects, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 

@@ -1,5 +1,7 @@
 //! The core as its caller sees it, from events to placements.
 
+#![allow(clippy::arithmetic_side_effects, reason = "tests")]
+
 use std::num::NonZeroUsize;
 
 use api::core::v1::{Node, Pod};

@@ -23,6 +23,7 @@ view! {
         pub service_type: Text,
         pub publish_not_ready_addresses: bool,
         pub ip_families: Vec<Text>,
+        pub allocate_load_balancer_node_ports: Option<bool>,
         pub traffic_distribution: Option<Text>,
     }
 

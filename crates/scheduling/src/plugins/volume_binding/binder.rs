@@ -58,7 +58,7 @@ impl<'c> Claims<'c> {
                 claims.has_unbound_immediate = true;
             }
         }
-        claims.waiting.sort_by(|left, right| wanted(left).cmp(&wanted(right)));
+        claims.waiting.sort_by_cached_key(|claim| wanted(claim));
         Ok(claims)
     }
 

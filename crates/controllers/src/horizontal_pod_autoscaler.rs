@@ -1,0 +1,277 @@
+//! Keeps the number of replicas within an autoscaler's bounds.
+//!
+//! There is no metrics API here: a target within its bounds stays as it is, and the autoscaler says that it gets no
+//! metrics, as Kubernetes' does without a metrics server. Follows Kubernetes `pkg/controller/podautoscaler/horizontal.go`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::autoscaling::v2::HorizontalPodAutoscaler;
+use api::json::Value;
+use api::time::Timestamp;
+use client::controller::{Controller, Next};
+use client::discovery::Discovery;
+use client::informer::{Change, Informer, Key};
+use client::resources::Served as _;
+use client::{Client, Document, Resource};
+
+use crate::action::Action;
+use crate::conditions::{self, Condition};
+use crate::executor::{Executor, Failure};
+use crate::manager::{Context, now};
+use crate::settings::Settings;
+use crate::{edit, outcome};
+
+struct Autoscalers {
+    autoscalers: Informer<Document<HorizontalPodAutoscaler>>,
+    executor: Executor,
+    settings: Arc<Settings>,
+    discovery: Mutex<Arc<Discovery>>,
+}
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let autoscalers = context.informers.all::<Document<HorizontalPodAutoscaler>>();
+    let runner = Controller::new(context.name, &context.runtime).watch_changes(&autoscalers, |change| match change {
+        Change::Updated { old, new } if old.spec == new.spec => None,
+        _ => Some(edit::key(change.newest().metadata())),
+    });
+    let executor = context.executor();
+    let settings = context.settings.clone();
+    let controller = Arc::new(Autoscalers { autoscalers, executor, settings, discovery: Mutex::default() });
+    runner
+        .run(move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(key).await }
+        })
+        .await;
+}
+
+/// What is to be done about a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Verdict {
+    /// It has no replicas, by somebody's wish.
+    Disabled,
+    /// It is out of bounds: how many it should have, and why.
+    Rescale(i32, &'static str),
+    /// Only metrics can say more.
+    AskMetrics,
+}
+
+fn judge(autoscaler: &HorizontalPodAutoscaler, current: i32) -> Verdict {
+    let spec = &autoscaler.spec;
+    let min = spec.min_replicas.unwrap_or(1);
+    if current == 0 {
+        if min == 0 { Verdict::AskMetrics } else { Verdict::Disabled }
+    } else if current > spec.max_replicas {
+        Verdict::Rescale(spec.max_replicas, "Current number of replicas above Spec.MaxReplicas")
+    } else if current < min {
+        Verdict::Rescale(min, "Current number of replicas below Spec.MinReplicas")
+    } else {
+        Verdict::AskMetrics
+    }
+}
+
+/// The status that is to be written, in the making.
+struct Draft {
+    object: Value,
+    now: Timestamp,
+}
+
+impl Draft {
+    fn new(autoscaler: &Document<HorizontalPodAutoscaler>, now: Timestamp) -> Self {
+        Self { object: autoscaler.to_value(), now }
+    }
+
+    fn condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+        let condition = Condition { kind, status, reason, message, observed_generation: None };
+        if let Some(list) = edit::list(&mut self.object, &["status", "conditions"]) {
+            conditions::set(list, condition, self.now);
+        }
+    }
+
+    fn replicas(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32, desired: i32) {
+        edit::set(&mut self.object, &["status", "observedGeneration"], autoscaler.metadata.generation);
+        edit::set(&mut self.object, &["status", "currentReplicas"], current);
+        edit::set(&mut self.object, &["status", "desiredReplicas"], desired);
+    }
+
+    fn action(self, autoscaler: &Document<HorizontalPodAutoscaler>) -> Option<Action> {
+        let changed = self.object.get("status") != autoscaler.value().get("status");
+        changed.then_some(Action::UpdateStatus { resource: HorizontalPodAutoscaler::RESOURCE, object: self.object })
+    }
+}
+
+/// What is told when no metrics can be had: the reason, the condition's message, and why nothing was computed.
+fn without_metrics(autoscaler: &HorizontalPodAutoscaler) -> (&'static str, String, String) {
+    let count = autoscaler.spec.metrics.len();
+    let first = autoscaler.spec.metrics.first();
+    let kind = first.and_then(|it| it.str_at(&["type"])).unwrap_or("Resource");
+    let name = first.and_then(|it| it.at(&["resource", "name"]).or(it.at(&["containerResource", "name"])));
+    let name = name.and_then(Value::as_str).unwrap_or("cpu");
+    let (reason, api, what) = match kind {
+        "Pods" => ("FailedGetPodsMetric", "custom", "pods"),
+        "Object" => ("FailedGetObjectMetric", "custom", "object"),
+        "External" => ("FailedGetExternalMetric", "external", "external"),
+        "ContainerResource" => ("FailedGetContainerResourceMetric", "resource", name),
+        _ => ("FailedGetResourceMetric", "resource", name),
+    };
+    let cause = match api {
+        "resource" => format!(
+            "failed to get {name} utilization: unable to get metrics for resource {name}: unable to fetch metrics from \
+             resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"
+        ),
+        other => format!(
+            "unable to fetch metrics from {other} metrics API: the server could not find the requested resource"
+        ),
+    };
+    let condition = format!("the HPA was unable to compute the replica count: {cause}");
+    let failure = format!(
+        "invalid metrics ({count} invalid out of {count}), first error is: failed to get {what} {api} metric value: {cause}"
+    );
+    (reason, condition, failure)
+}
+
+impl Autoscalers {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let Some(autoscaler) = self.autoscalers.store().get_key(&key) else { return Ok(Next::Done) };
+        let about = client::events::reference(&**autoscaler);
+        let mut draft = Draft::new(&autoscaler, now());
+        let mut actions = Vec::new();
+        match self.scale(&autoscaler).await {
+            Err(why) => {
+                actions.push(Action::warning(&about, "FailedGetScale", why.clone()));
+                let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+                draft.condition("AbleToScale", "False", "FailedGetScale", &message);
+            }
+            Ok((resource, scale)) => {
+                let current = i32::try_from(edit::int(&scale, &["spec", "replicas"])).unwrap_or(i32::MAX);
+                let message = "the HPA controller was able to get the target's current scale";
+                draft.condition("AbleToScale", "True", "SucceededGetScale", message);
+                match judge(&autoscaler, current) {
+                    Verdict::Disabled => {
+                        let message = "scaling is disabled since the replica count of the target is zero";
+                        draft.condition("ScalingActive", "False", "ScalingDisabled", message);
+                        draft.replicas(&autoscaler, current, current);
+                    }
+                    Verdict::Rescale(desired, why) => {
+                        let size = format!("New size: {desired}; reason: {why}");
+                        match self.rescale(&key, &autoscaler, &resource, scale, desired).await {
+                            Ok(()) => {
+                                let message =
+                                    format!("the HPA controller was able to update the target scale to {desired}");
+                                draft.condition("AbleToScale", "True", "SucceededRescale", &message);
+                                actions.push(Action::normal(&about, "SuccessfulRescale", size));
+                                let message = "the HPA controller did not scale the workload to zero";
+                                draft.condition("ScaledToZero", "False", "NotScaledToZero", message);
+                                draft.replicas(&autoscaler, current, desired);
+                                let time = edit::time(draft.now);
+                                edit::set(&mut draft.object, &["status", "lastScaleTime"], time);
+                            }
+                            Err(error) => {
+                                let message = format!("{size}; error: {error}");
+                                actions.push(Action::warning(&about, "FailedRescale", message));
+                                let message =
+                                    format!("the HPA controller was unable to update the target scale: {error}");
+                                draft.condition("AbleToScale", "False", "FailedUpdateScale", &message);
+                                edit::set(&mut draft.object, &["status", "currentReplicas"], current);
+                            }
+                        }
+                    }
+                    Verdict::AskMetrics => {
+                        let (reason, condition, failure) = without_metrics(&autoscaler);
+                        draft.condition("ScalingActive", "False", reason, &condition);
+                        edit::set(&mut draft.object, &["status", "currentReplicas"], current);
+                        let cause = condition.trim_start_matches("the HPA was unable to compute the replica count: ");
+                        actions.push(Action::warning(&about, reason, cause.to_owned()));
+                        actions.push(Action::warning(&about, "FailedComputeMetricsReplicas", failure));
+                    }
+                }
+            }
+        }
+        actions.extend(draft.action(&autoscaler));
+        match outcome::next(self.executor.perform(&key, actions).await)? {
+            Next::Done => Ok(Next::After(self.settings.autoscaler_period)),
+            next => Ok(next),
+        }
+    }
+
+    /// The target's resource and its scale, or why there is none.
+    async fn scale(&self, autoscaler: &HorizontalPodAutoscaler) -> Result<(Resource, Value), String> {
+        let client: &Client = self.executor.client();
+        let target = &autoscaler.spec.scale_target_ref;
+        let known = || self.discovery.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if known().find(&target.api_version, &target.kind).is_none() {
+            let fresh = client.discover().await.map_err(|error| error.to_string())?;
+            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        }
+        let discovery = known();
+        let Some(served) = discovery.find(&target.api_version, &target.kind) else {
+            let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+            return Err(format!("no matches for kind \"{}\" in group \"{group}\"", target.kind));
+        };
+        let objects = client.documents(served.resource.clone());
+        match objects.get_below(&autoscaler.metadata.namespace, &target.name, "scale").await {
+            Ok(scale) => Ok((served.resource.clone(), scale)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn rescale(
+        &self,
+        key: &Key,
+        autoscaler: &HorizontalPodAutoscaler,
+        resource: &Resource,
+        mut scale: Value,
+        desired: i32,
+    ) -> Result<(), client::Error> {
+        let objects = self.executor.client().documents(resource.clone());
+        let name = &autoscaler.spec.scale_target_ref.name;
+        edit::set(&mut scale, &["spec", "replicas"], desired);
+        match objects.update_below(&key.namespace, name, "scale", &scale).await {
+            Err(error) if error.is_conflict() => {
+                let mut latest = objects.get_below(&key.namespace, name, "scale").await?;
+                edit::set(&mut latest, &["spec", "replicas"], desired);
+                objects.update_below(&key.namespace, name, "scale", &latest).await.map(drop)
+            }
+            result => result.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_kept_and_all_else_is_the_metrics_matter() {
+        let autoscaler = |min: i32| -> HorizontalPodAutoscaler {
+            let spec = api::json!({"spec": {"minReplicas": min, "maxReplicas": 4, "metrics": [
+                {"type": "Resource", "resource": {"name": "cpu"}}]}});
+            api::json::from_value(&spec).expect("an autoscaler")
+        };
+        let below = Verdict::Rescale(2, "Current number of replicas below Spec.MinReplicas");
+        assert_eq!(judge(&autoscaler(2), 1), below);
+        assert_eq!(judge(&autoscaler(2), 9), Verdict::Rescale(4, "Current number of replicas above Spec.MaxReplicas"));
+        assert_eq!(judge(&autoscaler(2), 3), Verdict::AskMetrics);
+        assert_eq!(judge(&autoscaler(2), 0), Verdict::Disabled);
+        let (reason, _, failure) = without_metrics(&autoscaler(2));
+        assert_eq!(reason, "FailedGetResourceMetric");
+        assert!(failure.starts_with(
+            "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: "
+        ));
+    }
+
+    #[test]
+    fn a_status_is_written_when_it_differs() {
+        let object = api::json!({"metadata": {"name": "h"}, "spec": {}});
+        let autoscaler: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
+        let now = Timestamp { seconds: 0, nanos: 0 };
+        let mut draft = Draft::new(&autoscaler, now);
+        draft.condition("AbleToScale", "True", "SucceededGetScale", "m");
+        let Some(Action::UpdateStatus { object, .. }) = draft.action(&autoscaler) else { panic!("it is new") };
+        let again: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
+        let mut draft = Draft::new(&again, now);
+        draft.condition("AbleToScale", "True", "SucceededGetScale", "m");
+        assert_eq!(draft.action(&again), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Claims to devices: made from templates for pods, reserved for pods that are placed by hand, released and deleted when
+//! pods are done.
+//!
+//! Allocation is the scheduler's. [`pod`] says what a pod's claims need, [`release`] what becomes of a claim. A template
+//! that needs a closed gate (KEP-5254) is reported and looked at again when it changes, not in a loop.
+//! Follows Kubernetes `pkg/controller/resourceclaim`.
+
+mod pod;
+mod release;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::Pod;
+use api::features::Features;
+use api::json::Text;
+use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
+use client::Document;
+use client::controller::{Controller, Next};
+use client::informer::{Informer, Key};
+use client::resources::Served as _;
+
+use self::pod::{Need, Problem, is_for, known_name, need, reserve, statuses};
+use self::release::{OwnerPod, release};
+use crate::action::Action;
+use crate::executor::{Executor, Failure};
+use crate::expectations::UNSETTLED;
+use crate::manager::Context;
+use crate::outcome;
+use crate::services::BY_NAMESPACE;
+
+/// Keeps a claim from being deleted while it is allocated.
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// Which of the pod's claims it is.
+const CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+/// A claim has at most so many consumers.
+const MAX_RESERVED: usize = 256;
+/// The component of its events, which is Kubernetes'.
+const COMPONENT: &str = "resource_claim";
+/// Who owns the pod's status of claims.
+const MANAGER: &str = "ResourceClaimController";
+/// A template that a gate forbids is looked at again after this time, though nothing has changed.
+const AFTER_GATE: Duration = Duration::from_secs(300);
+
+/// What there is to reconcile.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Item {
+    Pod(Key),
+    Claim(Key),
+}
+
+impl std::fmt::Display for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Item::Pod(key) => write!(f, "pod:{key}"),
+            Item::Claim(key) => write!(f, "claim:{key}"),
+        }
+    }
+}
+
+struct Claims {
+    pods: Informer<Pod>,
+    claims: Informer<Document<ResourceClaim>>,
+    templates: Informer<Document<ResourceClaimTemplate>>,
+    executor: Executor,
+    features: Features,
+}
+
+/// Why a pod does not have its claims.
+#[derive(Debug, thiserror::Error)]
+enum ClaimError {
+    /// Something failed.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// One of its claims cannot be made.
+    #[error(transparent)]
+    Problem(#[from] Problem),
+}
+
+impl From<client::Error> for ClaimError {
+    fn from(error: client::Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let informers = &context.informers;
+    let pods = informers.all::<Pod>();
+    let claims = informers.all::<Document<ResourceClaim>>();
+    let templates = informers.all::<Document<ResourceClaimTemplate>>();
+    pods.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    claims.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    let executor = Executor::new(COMPONENT, context.client.clone(), context.refusals.clone());
+    executor.expectations().follow(&claims, &ResourceClaim::RESOURCE.plural);
+    executor.expectations().follow(&pods, &Pod::RESOURCE.plural);
+    let near = pods.clone();
+    let runner = Controller::new(context.name, &context.runtime)
+        .watch(&pods, items_of)
+        .watch(&claims, |claim: &Document<ResourceClaim>| {
+            let namespace = &claim.metadata.namespace;
+            let owner = claim.metadata.controller().filter(|owner| owner.kind == "Pod");
+            let pod = owner.map(|owner| Item::Pod(Key::new(namespace.clone(), owner.name.clone())));
+            pod.into_iter()
+                .chain([Item::Claim(Key::new(namespace.clone(), claim.metadata.name.clone()))])
+                .collect::<Vec<_>>()
+        })
+        .watch(&templates, move |template: &Document<ResourceClaimTemplate>| {
+            let metadata = template.metadata();
+            let names = |pod: &Pod| {
+                let mut claims = pod.spec.resource_claims.iter();
+                claims.any(|it| it.resource_claim_template_name.as_ref() == Some(&metadata.name))
+            };
+            let pods = near.store().by_index(BY_NAMESPACE, &metadata.namespace);
+            let waiting = pods.iter().filter(|pod| names(pod));
+            waiting.map(|pod| Item::Pod(crate::edit::key(&pod.metadata))).collect::<Vec<_>>()
+        })
+        .workers(10);
+    let features = context.features;
+    let controller = Arc::new(Claims { pods, claims, templates, executor, features });
+    runner
+        .run(move |item: Item| {
+            let controller = controller.clone();
+            async move {
+                match item {
+                    Item::Pod(key) => controller.reconcile_pod(key).await,
+                    Item::Claim(key) => controller.reconcile_claim(key).await,
+                }
+            }
+        })
+        .await;
+}
+
+/// A pod with claims, and each of them.
+fn items_of(pod: &Pod) -> Vec<Item> {
+    if pod.spec.resource_claims.is_empty() {
+        return Vec::new();
+    }
+    let namespace = &pod.metadata.namespace;
+    let names = pod.spec.resource_claims.iter().filter_map(|claim| known_name(pod, claim));
+    let claims = names.map(|name| Item::Claim(Key::new(namespace.clone(), name.clone())));
+    claims.chain([Item::Pod(crate::edit::key(&pod.metadata))]).collect()
+}
+
+/// Whether a pod will not run any more.
+fn is_done(pod: &Pod) -> bool {
+    pod.is_terminal() || (pod.metadata.is_deleting() && pod.spec.node_name.is_empty())
+}
+
+impl Claims {
+    async fn reconcile_pod(&self, key: Key) -> Result<Next, ClaimError> {
+        let Some(pod) = self.pods.store().get_key(&key).filter(|pod| !pod.metadata.is_deleting()) else {
+            self.executor.forget(&key);
+            return Ok(Next::Done);
+        };
+        if is_done(&pod) || pod.spec.resource_claims.is_empty() {
+            return Ok(Next::Done);
+        }
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        let near = self.claims.store().by_index(BY_NAMESPACE, &key.namespace);
+        let mut told: Vec<(Text, Text)> = Vec::new();
+        for wanted in &pod.spec.resource_claims {
+            let views = near.iter().map(|claim| &***claim);
+            let template = |name: &str| self.templates.store().get(&key.namespace, name).map(|it| (*it).clone());
+            let name = match need(&pod, wanted, views, template, self.features) {
+                Ok(Need::Nothing) => continue,
+                Ok(Need::Tell(name)) => name,
+                Ok(Need::Create(object)) => {
+                    let claims = self.executor.client().documents(ResourceClaim::RESOURCE);
+                    match claims.create(&key.namespace, &object).await {
+                        Ok(made) => crate::edit::name(&made).into(),
+                        Err(error) => {
+                            let failure = Failure::from(error);
+                            if failure.is_ending_namespace() {
+                                return Ok(Next::Done);
+                            }
+                            self.report(&key, &pod, &wanted.name, &format!("create ResourceClaim : {failure}")).await?;
+                            return failure.held().map(Next::After).ok_or(failure.into());
+                        }
+                    }
+                }
+                Err(problem) => {
+                    self.report(&key, &pod, &wanted.name, &problem.to_string()).await?;
+                    return match problem {
+                        Problem::Gate(_) => Ok(Next::After(AFTER_GATE)),
+                        Problem::NoTemplate(_) => Err(problem.into()),
+                    };
+                }
+            };
+            told.push((wanted.name.clone(), name));
+        }
+        if !told.is_empty() {
+            let (name, namespace) = (key.name.clone(), key.namespace.clone());
+            let fields = api::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+                "status": {"resourceClaimStatuses": (statuses(&pod, &told))}});
+            let pods = self.executor.client().documents(Pod::RESOURCE);
+            pods.apply(&key.namespace, &key.name, "status", &fields, MANAGER, true).await?;
+        }
+        if !pod.spec.node_name.is_empty() {
+            self.reserve_all(&key, &pod).await?;
+        }
+        Ok(Next::Done)
+    }
+
+    async fn report(&self, key: &Key, pod: &Pod, claim: &str, why: &str) -> Result<(), Failure> {
+        let about = client::events::reference(pod);
+        let message = format!("PodResourceClaim {claim}: {why}");
+        let event = Action::warning(&about, "FailedResourceClaimCreation", message);
+        self.executor.perform(key, vec![event]).await
+    }
+
+    /// A pod that was put on a node without the scheduler needs its claims reserved.
+    async fn reserve_all(&self, key: &Key, pod: &Pod) -> Result<(), Failure> {
+        for wanted in &pod.spec.resource_claims {
+            let Some(name) = known_name(pod, wanted) else { continue };
+            let Some(claim) = self.claims.store().get(&key.namespace, name) else { continue };
+            if wanted.resource_claim_template_name.is_some() && !is_for(&claim, pod) {
+                continue;
+            }
+            if let Some(object) = reserve(&claim, pod) {
+                let action = Action::UpdateStatus { resource: ResourceClaim::RESOURCE, object };
+                self.executor.perform(key, vec![action]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn reconcile_claim(&self, key: Key) -> Result<Next, ClaimError> {
+        let Some(claim) = self.claims.store().get_key(&key) else {
+            self.executor.forget(&key);
+            return Ok(Next::Done);
+        };
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        let mut keeps = Vec::with_capacity(claim.status.reserved_for.len());
+        for consumer in &claim.status.reserved_for {
+            let is_pod = consumer.api_group.is_empty() && consumer.resource == "pods";
+            let keep = !is_pod || self.needs(&key.namespace, &consumer.name, &consumer.uid).await?;
+            keeps.push(keep);
+        }
+        let owner = match claim.metadata.controller().filter(|owner| owner.kind == "Pod") {
+            None => OwnerPod::None,
+            Some(owner) => match self.pods.store().get(&key.namespace, &owner.name) {
+                Some(pod) if pod.metadata.uid != owner.uid || is_done(&pod) => OwnerPod::Done,
+                _ => OwnerPod::Keeps,
+            },
+        };
+        let actions = release(&claim, |index| keeps.get(index).copied().unwrap_or(true), owner);
+        Ok(outcome::next(self.executor.perform(&key, actions).await)?)
+    }
+
+    /// Whether a pod still needs what was reserved for it.
+    async fn needs(&self, namespace: &str, name: &str, uid: &str) -> Result<bool, client::Error> {
+        if let Some(pod) = self.pods.store().get(namespace, name) {
+            return Ok(pod.metadata.uid == uid && !is_done(&pod));
+        }
+        // The local copy may be late: the server decides.
+        match self.executor.client().objects::<Pod>().get(namespace, name).await {
+            Ok(pod) => Ok(pod.metadata.uid == uid),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

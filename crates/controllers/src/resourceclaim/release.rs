@@ -1,0 +1,72 @@
+//! What becomes of a claim when pods are done with it.
+//!
+//! Pure. Follows `syncClaim` in Kubernetes `pkg/controller/resourceclaim/controller.go`.
+
+use api::json::Value;
+use api::resource::v1::ResourceClaim;
+use client::Document;
+use client::objects::Deletion;
+use client::resources::Served as _;
+
+use super::FINALIZER;
+use crate::action::Action;
+use crate::edit;
+
+/// The pod that a claim was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerPod {
+    /// None was.
+    None,
+    /// It needs the claim, or is gone, and the claim with it.
+    Keeps,
+    /// It will not run any more, or is another by now.
+    Done,
+}
+
+/// What is to be done; `keeps` tells whether a consumer, by its place in the list, still needs the claim.
+pub(crate) fn release(claim: &Document<ResourceClaim>, keeps: impl Fn(usize) -> bool, owner: OwnerPod) -> Vec<Action> {
+    let resource = ResourceClaim::RESOURCE;
+    let consumers = claim.value().at(&["status", "reservedFor"]).and_then(Value::as_array).unwrap_or_default();
+    let remaining: Vec<Value> =
+        consumers.iter().enumerate().filter(|(index, _)| keeps(*index)).map(|(_, it)| it.clone()).collect();
+    let ours = claim.metadata.finalizers.iter().any(|it| it == FINALIZER);
+    let mut actions = Vec::new();
+    let mut object = claim.to_value();
+    let is_free = remaining.is_empty();
+    if remaining.len() < consumers.len() {
+        if is_free {
+            edit::remove(&mut object, &["status", "reservedFor"]);
+            if ours {
+                edit::remove(&mut object, &["status", "allocation"]);
+            }
+        } else {
+            edit::set(&mut object, &["status", "reservedFor"], remaining);
+        }
+        actions.push(Action::UpdateStatus { resource: resource.clone(), object: object.clone() });
+        if ours && object.at(&["status", "allocation"]).is_none() {
+            actions.push(without_finalizer(object));
+        }
+    } else if ours && claim.metadata.is_deleting() && is_free {
+        if edit::remove(&mut object, &["status", "allocation"]).is_some() {
+            actions.push(Action::UpdateStatus { resource: resource.clone(), object: object.clone() });
+        }
+        actions.push(without_finalizer(object));
+    }
+    if is_free && owner == OwnerPod::Done && !claim.metadata.is_deleting() {
+        actions.push(Action::Delete {
+            resource,
+            namespace: claim.metadata.namespace.clone(),
+            name: claim.metadata.name.clone(),
+            uid: claim.metadata.uid.clone(),
+            how: Deletion::default(),
+        });
+    }
+    actions
+}
+
+fn without_finalizer(mut object: Value) -> Action {
+    if let Some(list) = edit::list(&mut object, &["metadata", "finalizers"]) {
+        list.retain(|it| it.as_str() != Some(FINALIZER));
+    }
+    Action::Update { resource: ResourceClaim::RESOURCE, object }
+}

@@ -1,0 +1,186 @@
+//! Counts what quotas limit, and writes it into their status.
+//!
+//! What is created is charged by the server's admission at once; here all is counted anew when something goes, when a
+//! limit changes, and every five minutes. [`usage`] counts. Follows Kubernetes `pkg/controller/resourcequota`.
+
+mod usage;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use api::core::v1::{PersistentVolumeClaim, Pod, ResourceList, ResourceQuota, Service};
+use api::json::{Object, Text, Value};
+use api::meta::v1::ObjectMeta;
+use client::controller::{Controller, Next};
+use client::discovery::Discovery;
+use client::informer::{Change, Informer, Key};
+use client::resources::Served as _;
+use client::{Document, Informers, Queue};
+
+use self::usage::{Content, counted, used};
+use crate::action::Action;
+use crate::executor::{Executor, Failure};
+use crate::expectations::UNSETTLED;
+use crate::manager::Context;
+use crate::services::BY_NAMESPACE;
+use crate::settings::Settings;
+use crate::{edit, metadata, outcome};
+
+struct Quotas {
+    quotas: Informer<Document<ResourceQuota>>,
+    pods: Informer<Pod>,
+    services: Informer<Service>,
+    claims: Informer<PersistentVolumeClaim>,
+    informers: Arc<Informers>,
+    executor: Executor,
+    settings: Arc<Settings>,
+    queue: Weak<Queue<Key>>,
+    /// Other objects that quotas count, by the name that counts them; followed from the first quota on that does.
+    others: Mutex<HashMap<Text, Informer<ObjectMeta>>>,
+}
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let informers = &context.informers;
+    let quotas = informers.all::<Document<ResourceQuota>>();
+    let (pods, services) = (informers.all::<Pod>(), informers.all::<Service>());
+    let claims = informers.all::<PersistentVolumeClaim>();
+    quotas.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    pods.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    services.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    claims.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    let executor = context.executor();
+    executor.expectations().follow(&quotas, &ResourceQuota::RESOURCE.plural);
+    let near = |known: &Informer<Document<ResourceQuota>>| {
+        let known = known.clone();
+        move |namespace: &str| {
+            let quotas = known.store().by_index(BY_NAMESPACE, namespace);
+            quotas.iter().map(|quota| edit::key(quota.metadata())).collect::<Vec<Key>>()
+        }
+    };
+    let (of_pod, of_service, of_claim) = (near(&quotas), near(&quotas), near(&quotas));
+    let runner = Controller::new(context.name, &context.runtime)
+        .watch_changes(&quotas, |change| match change {
+            Change::Updated { old, new } if old.spec == new.spec => None,
+            _ => Some(edit::key(change.newest().metadata())),
+        })
+        .watch_changes(&pods, move |change| match change {
+            Change::Deleted(pod) => of_pod(&pod.metadata.namespace),
+            Change::Updated { old, new } if new.is_terminal() && !old.is_terminal() => of_pod(&new.metadata.namespace),
+            _ => Vec::new(),
+        })
+        .watch_changes(&services, move |change| match change {
+            Change::Deleted(it) => of_service(&it.metadata.namespace),
+            Change::Updated { old, new } if old.spec != new.spec => of_service(&new.metadata.namespace),
+            _ => Vec::new(),
+        })
+        .watch_changes(&claims, move |change| match change {
+            Change::Deleted(it) => of_claim(&it.metadata.namespace),
+            _ => Vec::new(),
+        })
+        .workers(5);
+    let controller = Arc::new(Quotas {
+        quotas,
+        pods,
+        services,
+        claims,
+        informers: context.informers.clone(),
+        executor,
+        settings: context.settings.clone(),
+        queue: Arc::downgrade(runner.queue()),
+        others: Mutex::default(),
+    });
+    runner
+        .run(move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(key).await }
+        })
+        .await;
+}
+
+impl Quotas {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let Some(quota) = self.quotas.store().get_key(&key) else {
+            self.executor.forget(&key);
+            return Ok(Next::Done);
+        };
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        self.follow_others(&quota).await?;
+        let (pods, services, claims) = (
+            self.pods.store().by_index(BY_NAMESPACE, &key.namespace),
+            self.services.store().by_index(BY_NAMESPACE, &key.namespace),
+            self.claims.store().by_index(BY_NAMESPACE, &key.namespace),
+        );
+        let pods: Vec<&Pod> = pods.iter().map(|it| &**it).collect();
+        let services: Vec<&Service> = services.iter().map(|it| &**it).collect();
+        let claims: Vec<&PersistentVolumeClaim> = claims.iter().map(|it| &**it).collect();
+        let counts = |resource: &str| self.count(resource, &key.namespace);
+        let content = Content { pods: &pods, services: &services, claims: &claims, counts: &counts };
+        let actions = written(&quota, &used(&quota, &content)).into_iter().collect();
+        match outcome::next(self.executor.perform(&key, actions).await)? {
+            Next::Done => Ok(Next::After(self.settings.quota_period)),
+            next => Ok(next),
+        }
+    }
+
+    fn count(&self, resource: &str, namespace: &str) -> i64 {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(informer) = others.get(resource) else { return 0 };
+        let count = informer.store().list().iter().filter(|it| it.namespace == namespace).count();
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+
+    /// Follows what a quota counts and nobody has counted so far.
+    async fn follow_others(&self, quota: &ResourceQuota) -> Result<(), client::Error> {
+        let missing: Vec<Text> = {
+            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+            let names = quota.spec.hard.keys().filter_map(|name| counted(name));
+            let names = names.filter(|it| !matches!(*it, "pods" | "services" | "persistentvolumeclaims"));
+            names.filter(|name| !others.contains_key(*name)).map(Text::from).collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let discovery = self.executor.client().discover().await?;
+        for name in missing {
+            let Some(informer) = self.informer(&discovery, &name) else { continue };
+            informer.synced().await;
+            self.others.lock().unwrap_or_else(PoisonError::into_inner).insert(name, informer);
+        }
+        Ok(())
+    }
+
+    fn informer(&self, discovery: &Discovery, name: &str) -> Option<Informer<ObjectMeta>> {
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        let mut all = discovery.resources.iter().filter(|it| it.preferred && it.allows(&["list", "watch"]));
+        let served = all.find(|it| it.resource.plural == plural && it.resource.group == group)?;
+        let informer = metadata::informer(&self.informers, &served.resource);
+        let (quotas, queue) = (self.quotas.clone(), self.queue.clone());
+        informer.on_change_while(move |_, change| {
+            let Some(queue) = queue.upgrade() else { return false };
+            if let Change::Deleted(gone) = change {
+                let near = quotas.store().by_index(BY_NAMESPACE, &gone.namespace);
+                near.iter().for_each(|quota| queue.add(edit::key(quota.metadata())));
+            }
+            true
+        });
+        Some(informer)
+    }
+}
+
+/// The quota with its status, if that says something else.
+fn written(quota: &Document<ResourceQuota>, used: &ResourceList) -> Option<Action> {
+    let (hard, status) = (&quota.spec.hard, &quota.status);
+    if status.hard == *hard && status.used == *used {
+        return None;
+    }
+    let list = |list: &ResourceList| -> Object {
+        list.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()
+    };
+    let mut object = quota.to_value();
+    let status = api::json!({"hard": (list(hard)), "used": (list(used))});
+    edit::set(&mut object, &["status"], status);
+    Some(Action::UpdateStatus { resource: ResourceQuota::RESOURCE, object })
+}
