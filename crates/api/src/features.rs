@@ -12,15 +12,33 @@ pub enum Stage {
     Alpha,
     /// Most often on.
     Beta,
-    /// On for good.
+    /// On, most often for good.
     Stable,
+    /// On its way out.
+    Deprecated,
+}
+
+impl Stage {
+    /// As metrics show it. Kubernetes: what is stable has no word.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Stage::Alpha => "ALPHA",
+            Stage::Beta => "BETA",
+            Stage::Stable => "",
+            Stage::Deprecated => "DEPRECATED",
+        }
+    }
 }
 
 /// The row of a gate.
+pub type Spec = SpecOf<Gate>;
+
+/// The row of a gate of some table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spec {
+pub struct SpecOf<G: 'static> {
     /// The gate.
-    pub gate: Gate,
+    pub gate: G,
     /// What users type.
     pub name: &'static str,
     /// The number of the enhancement proposal.
@@ -31,12 +49,43 @@ pub struct Spec {
     pub since: &'static str,
     /// Whether components have it on by default.
     pub default: bool,
+    /// Whether it cannot be set to anything else.
+    pub locked: bool,
     /// Gates that must be on, too.
-    pub requires: &'static [Gate],
+    pub requires: &'static [G],
+}
+
+/// The stage of a row, and what gates of that stage are by default: whether they are on, and locked.
+macro_rules! stage {
+    (alpha) => {
+        (Stage::Alpha, false, false)
+    };
+    (beta) => {
+        (Stage::Beta, true, false)
+    };
+    (stable) => {
+        (Stage::Stable, true, true)
+    };
+    (deprecated) => {
+        (Stage::Deprecated, false, false)
+    };
+}
+
+/// What a row says itself, or else what its stage says.
+macro_rules! said {
+    ($by_stage:expr) => {
+        $by_stage
+    };
+    ($by_stage:expr, $said:literal) => {
+        $said
+    };
 }
 
 macro_rules! gates {
-    ($($(#[$doc:meta])* gate!($name:ident, kep = $kep:literal, alpha = $since:literal, requires = [$($requires:ident),*]);)*) => {
+    ($($(#[$doc:meta])* gate!(
+        $name:ident, kep = $kep:literal, $stage:ident = $since:literal
+        $(, default = $default:literal)? $(, locked = $locked:literal)?, requires = [$($requires:ident),*]
+    );)*) => {
         /// A feature that can be turned on or off.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Gate {
@@ -49,9 +98,10 @@ macro_rules! gates {
                 gate: Gate::$name,
                 name: stringify!($name),
                 kep: $kep,
-                stage: Stage::Alpha,
+                stage: stage!($stage).0,
                 since: $since,
-                default: false,
+                default: said!(stage!($stage).1 $(, $default)?),
+                locked: said!(stage!($stage).2 $(, $locked)?),
                 requires: &[$(Gate::$requires),*],
             },)*
         ];
@@ -104,6 +154,16 @@ pub enum FeatureError {
         name: String,
         /// What was given.
         value: String,
+    },
+    /// A gate that cannot be changed.
+    #[error("cannot set feature gate {gate} to {value}, feature is locked to {locked}")]
+    Locked {
+        /// The gate.
+        gate: &'static str,
+        /// What was given.
+        value: bool,
+        /// What it is.
+        locked: bool,
     },
     /// A gate is on, and one that it requires is not.
     #[error("{gate} is enabled, but depends on features that are disabled: [{}]", missing.join(" "))]
@@ -199,12 +259,16 @@ impl Features {
                 "AllBeta" => stages.push((Stage::Beta, value)),
                 _ => {
                     let gate = Gate::from_name(name).ok_or_else(|| FeatureError::Unrecognized(name.to_owned()))?;
+                    let spec = gate.spec();
+                    if spec.locked && value != spec.default {
+                        return Err(FeatureError::Locked { gate: spec.name, value, locked: spec.default });
+                    }
                     named.push((gate, value));
                 }
             }
         }
         let mut features = self;
-        for spec in GATES {
+        for spec in GATES.iter().filter(|spec| !spec.locked) {
             let stage = stages.iter().rev().find(|(stage, _)| *stage == spec.stage);
             if let Some((_, value)) = stage {
                 features = features.with(spec.gate, *value);
@@ -213,6 +277,11 @@ impl Features {
         features = named.into_iter().fold(features, |features, (gate, value)| features.with(gate, value));
         features.check_requirements()?;
         Ok(features)
+    }
+
+    /// Each gate with its stage as metrics show it, and whether it is on: `kubernetes_feature_enabled`.
+    pub fn states(self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        GATES.iter().map(move |spec| (spec.name, spec.stage.label(), self.enabled(spec.gate)))
     }
 
     fn check_requirements(self) -> Result<(), FeatureError> {
@@ -305,6 +374,49 @@ mod tests {
             text("AllAlpha=yes"),
             "invalid value of AllAlpha=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax"
         );
+    }
+
+    /// Rows of every stage, as the table would have them.
+    #[allow(unreachable_pub, reason = "the macro declares a public table")]
+    mod stages {
+        use super::super::Stage;
+
+        gates! {
+            /// Young.
+            gate!(Young, kep = 1, alpha = "1.1", requires = []);
+            /// Grown.
+            gate!(Grown, kep = 2, beta = "1.1", requires = []);
+            /// Grown, but not trusted.
+            gate!(Doubted, kep = 3, beta = "1.1", default = false, requires = [Grown]);
+            /// Settled.
+            gate!(Settled, kep = 4, stable = "1.1", requires = []);
+            /// Settled, but not for all.
+            gate!(Optional, kep = 5, stable = "1.1", locked = false, requires = []);
+            /// Leaving.
+            gate!(Leaving, kep = 6, deprecated = "1.1", requires = []);
+        }
+
+        type Spec = super::super::SpecOf<Gate>;
+    }
+
+    #[test]
+    fn a_stage_decides_unless_the_row_does() {
+        let row = |spec: &SpecOf<stages::Gate>| (spec.name, spec.stage.label(), spec.default, spec.locked);
+        let rows: Vec<_> = stages::GATES.iter().map(row).collect();
+        assert_eq!(
+            rows,
+            [
+                ("Young", "ALPHA", false, false),
+                ("Grown", "BETA", true, false),
+                ("Doubted", "BETA", false, false),
+                ("Settled", "", true, true),
+                ("Optional", "", true, false),
+                ("Leaving", "DEPRECATED", false, false),
+            ]
+        );
+        assert_eq!(stages::GATES[2].requires, [stages::Gate::Grown]);
+        let locked = FeatureError::Locked { gate: "Settled", value: false, locked: true };
+        assert_eq!(locked.to_string(), "cannot set feature gate Settled to false, feature is locked to true");
     }
 
     #[test]

@@ -28,7 +28,10 @@ subcommands! {
     Apiserver => apiserver,
     Cel => cel,
     Check => check,
+    ControllerManager => controller_manager,
+    Kubelet => kubelet,
     Scan => scan,
+    Scheduler => scheduler,
     Up => up,
     Why => why,
 }

@@ -1,4 +1,7 @@
-//! Starting the API server: data directory, certificates, kubeconfig, store, listener, and a clean end.
+//! Starting the API server: data directory, certificates, kubeconfig, store, listener, and a clean end; and beside it, in
+//! `celplane up`, the other components.
+
+mod beside;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+pub(crate) use self::beside::Beside;
 use crate::rotation::Files;
 
 /// So long a server that starts waits for etcd.
@@ -163,7 +167,7 @@ impl EtcdArguments {
 
 impl ServerArguments {
     /// Serves until a signal comes. `features` are those that are on unless the command line says otherwise.
-    pub(crate) fn run(self, features: Features) -> Result<()> {
+    pub(crate) fn run(self, features: Features, beside: Option<Beside>) -> Result<()> {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
@@ -173,12 +177,14 @@ impl ServerArguments {
             .thread_stack_size(STACK_BYTES)
             .build()
             .context("cannot start threads")?;
-        runtime.block_on(self.serve(features))
+        runtime.block_on(self.serve(features, beside))
     }
 
-    async fn serve(self, features: Features) -> Result<()> {
+    async fn serve(self, features: Features, beside: Option<Beside>) -> Result<()> {
         let started = Instant::now();
-        let features = features.with_flag(&self.feature_gates)?;
+        let shared_features = features.with_flag(&self.feature_gates)?;
+        let beside = beside.map(|beside| beside.check(shared_features)).transpose()?;
+        let features = beside.as_ref().map_or(shared_features, |beside| beside.apiserver);
         std::fs::create_dir_all(&self.data_dir)
             .with_context(|| format!("cannot create `{}`", self.data_dir.display()))?;
         // Signals that come while starting are not lost.
@@ -221,6 +227,7 @@ impl ServerArguments {
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
+        let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is no failure.
         let _ = writeln!(
@@ -233,6 +240,9 @@ impl ServerArguments {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+        }
+        if let Some(running) = running {
+            running.end().await;
         }
         info!("Stopping API server");
         stop.send_replace(true);

@@ -11,7 +11,9 @@ mod literal;
 mod live;
 mod manifests;
 mod output;
+mod roles;
 mod rotation;
+mod separate;
 mod style;
 
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod first_light;
 mod fleet;
 mod killed;
 mod kube_rs;
@@ -26,6 +27,7 @@ mod offline;
 mod one_verdict;
 mod printer_columns;
 mod python_client;
+mod skew;
 
 #[path = "support/cluster.rs"]
 mod cluster;

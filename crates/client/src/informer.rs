@@ -15,6 +15,7 @@ mod store;
 use std::sync::Arc;
 
 use api::json::{ConvertError, Text, Value};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use self::handlers::Handlers;
@@ -220,7 +221,14 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// more waits than there are objects.
     #[must_use]
     pub fn changes(&self) -> Changes<T> {
-        let (sender, receiver) = changes::channel();
+        self.changes_waking(Arc::default())
+    }
+
+    /// As [`changes`](Self::changes); `ready` is notified when something waits, so that one can wait for the changes of
+    /// several collections with [`Changes::try_next`].
+    #[must_use]
+    pub fn changes_waking(&self, ready: Arc<Notify>) -> Changes<T> {
+        let (sender, receiver) = changes::channel(ready);
         self.on_change_while(move |key, change| sender.send(key, change));
         receiver
     }

@@ -112,9 +112,11 @@ served! {
     api::resource::v1::ResourceClaimTemplate => "resourceclaimtemplates",
     api::resource::v1::ResourceSlice => "resourceslices",
     api::scheduling::v1::PriorityClass => "priorityclasses",
+    api::storage::v1::CSIDriver => "csidrivers",
     api::storage::v1::CSINode => "csinodes",
     api::storage::v1::CSIStorageCapacity => "csistoragecapacities",
     api::storage::v1::StorageClass => "storageclasses",
+    api::storage::v1::VolumeAttachment => "volumeattachments",
     api::storage::v1::VolumeAttributesClass => "volumeattributesclasses",
 }
 

@@ -124,6 +124,14 @@ impl<R: Runtime> Fleet<R> {
         self.inner.pod_queue.close();
     }
 
+    /// Whether what is known of nodes and pods can be trusted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn health(&self) -> Result<(), String> {
+        self.inner.nodes.health().and_then(|()| self.inner.pods.health())
+    }
+
     /// What the pods run in.
     #[must_use]
     pub fn runtime(&self) -> &R {

@@ -1,1 +1,90 @@
 //! The scheduler's shell: informers, binding, events and metrics around the pure core.
+//!
+//! One task owns the core (`scheduling::Scheduler`) and does nothing but tell it what changed and ask it for decisions.
+//! What a decision needs from the network is done by other tasks, many at a time, and told to the core when it is done.
+//! In reading order:
+//!
+//! - [`sources`]: what the core is told about, joined by object while it is busy.
+//! - [`shell`]: the loop around the core.
+//! - [`binding`]: the writes before a binding, and the binding itself, each asked for leadership first.
+//! - [`report`]: events and the condition `PodScheduled`; [`preemption`]: making room.
+//! - [`metrics`]: what is counted, under Kubernetes' names.
+
+pub mod binding;
+pub mod metrics;
+pub mod preemption;
+pub mod report;
+pub mod shell;
+pub mod sources;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use api::features::Features;
+use api::time::Timestamp;
+use client::election::Leadership;
+use client::{Client, Health, Shutdown};
+use matching::Matcher;
+use scheduling::queue::Backoff;
+use scheduling::{Profile, Scheduler, plugins};
+use telemetry::metrics::Registry;
+use tokio::time::Instant;
+
+/// The identity under which the scheduler reads, binds and reports.
+pub const IDENTITY: &str = "system:kube-scheduler";
+
+/// So many expressions of each kind are kept compiled.
+const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// What the scheduler needs.
+pub struct Options {
+    /// Speaks under its identity.
+    pub client: Client,
+    /// Which gates are open.
+    pub features: Features,
+    /// Where its metrics are shown.
+    pub registry: Arc<Registry>,
+    /// Where it says how it fares.
+    pub health: Health,
+    /// When it ends.
+    pub shutdown: Shutdown,
+    /// Whether it may still write.
+    pub leadership: Leadership,
+    /// Decides ties.
+    pub seed: u64,
+}
+
+/// Why the scheduler cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The environments of expressions contradict each other.
+    #[error("expressions cannot be compiled: {0}")]
+    Expressions(String),
+    /// The profile cannot be used.
+    #[error("the default profile cannot be used")]
+    Profile(#[from] plugins::ArgsError),
+}
+
+/// Schedules until the end is asked for.
+///
+/// # Errors
+/// If it cannot start.
+pub async fn run(options: Options) -> Result<(), StartError> {
+    let started = Instant::now();
+    let clock = Arc::new(move || started.elapsed());
+    let matcher = Matcher::new(EXPRESSIONS_MAX, clock, options.features.into())
+        .map_err(|error| StartError::Expressions(error.to_string()))?;
+    let matcher = Arc::new(matcher);
+    let profiles: Vec<Profile> = vec![plugins::default_profile(&matcher)?];
+    let core = Scheduler::new(profiles, Backoff::default(), matcher, options.seed);
+    shell::Shell::start(core, options).run().await;
+    Ok(())
+}
+
+/// The time on the wall.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}

@@ -40,7 +40,6 @@ pub(super) async fn answer(
     let is_public = path == "/version" || is_health(path);
     if !is_public {
         let verb = parts.method.as_str().to_lowercase();
-        let verb = if verb == "post" { "create".to_owned() } else { verb };
         let asked = Request::Path { verb: &verb, path: whole };
         if server.authorizer.authorize(user, asked).is_err() {
             server.catch_up().await;
@@ -58,6 +57,14 @@ pub(super) async fn answer(
         ["metrics"] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
             Ok(Answer::bytes(200, content_type, server.metrics.text()))
+        }
+        ["api" | "apis", ..] if !matches!(parts.method, http::Method::GET | http::Method::HEAD) => {
+            Err(Failure::method_not_allowed())
+        }
+        ["metrics", component] => {
+            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+            let text = server.components.metrics(component);
+            Ok(text.map_or_else(not_found, |text| Answer::bytes(200, content_type, text)))
         }
         ["api"] => {
             let accepted = negotiation::negotiate(&parts.headers)?;
@@ -125,7 +132,9 @@ fn is_health(path: &str) -> bool {
 async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
     let name = segments.first().copied().unwrap_or_default();
     let store = server.options.store_name;
+    let components = if name == "livez" { Vec::new() } else { server.components.checks() };
     let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
+    checks.extend(components.iter().map(|(check, _)| check.as_str()));
     if name == "readyz" {
         checks.push("shutdown");
     }
@@ -139,7 +148,9 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
         !matches!(answered, Ok(Ok(_)))
     };
     let stopping = *server.stopping.borrow();
-    let failed = |check: &str| check == "shutdown" && stopping || check == store && store_is_away;
+    let component_failed = |check: &str| components.iter().any(|(it, healthy)| it == check && !healthy);
+    let failed =
+        |check: &str| check == "shutdown" && stopping || check == store && store_is_away || component_failed(check);
     if let Some(one) = one {
         return match checks.contains(&one) {
             false => not_found(),

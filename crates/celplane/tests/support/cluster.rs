@@ -6,6 +6,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// The proposals' gates.
+const GATES: &str = "TaintTolerationCEL=true,TaintTolerationNodeAffinityCEL=true,DRACELDeviceConstraint=true,\
+                     TaintTolerationNodeAffinitySemverComparisonOperators=true,CRDAdditionalPrinterColumnCEL=true";
+
 /// A control plane, ended when dropped.
 pub struct Cluster {
     pub process: Child,
@@ -26,10 +30,34 @@ impl Cluster {
         Self::start_with(directory, &[])
     }
 
-    /// With more arguments.
+    /// The API server alone, with the proposals' features on, and more arguments.
     pub fn start_with(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let gates: &[&str] = if arguments.contains(&"--feature-gates") { &[] } else { &["--feature-gates", GATES] };
+        Self::start_role(directory, &[&["apiserver"], gates, arguments].concat())
+    }
+
+    /// The whole control plane with simulated nodes.
+    pub fn up(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        Self::start_role(directory, &[&["up"], arguments].concat())
+    }
+
+    /// Ends the whole control plane, without a word if it is killed, and starts it anew on what it has stored.
+    pub fn restart(mut self, kill: bool) -> Self {
+        if kill {
+            self.process.kill().unwrap();
+        } else {
+            let id = rustix::process::Pid::from_child(&self.process);
+            rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        }
+        self.process.wait().unwrap();
+        let directory = std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap());
+        Self::up(directory, &[])
+    }
+
+    fn start_role(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let (role, arguments) = arguments.split_first().unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
-            .args(["up", "--port", "0", "--data-dir"])
+            .args([role, "--port", "0", "--data-dir"])
             .arg(directory.path().join("data"))
             .args(arguments)
             .stdout(Stdio::piped())

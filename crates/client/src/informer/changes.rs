@@ -14,7 +14,7 @@ struct Waiting<T> {
 
 struct Shared<T> {
     waiting: Mutex<Waiting<T>>,
-    ready: Notify,
+    ready: Arc<Notify>,
 }
 
 impl<T> Shared<T> {
@@ -32,9 +32,10 @@ pub(super) struct Sender<T> {
     shared: Weak<Shared<T>>,
 }
 
-pub(super) fn channel<T>() -> (Sender<T>, Changes<T>) {
+/// `ready` is notified whenever something waits.
+pub(super) fn channel<T>(ready: Arc<Notify>) -> (Sender<T>, Changes<T>) {
     let waiting = Mutex::new(Waiting { order: VecDeque::new(), changes: HashMap::new() });
-    let shared = Arc::new(Shared { waiting, ready: Notify::new() });
+    let shared = Arc::new(Shared { waiting, ready });
     (Sender { shared: Arc::downgrade(&shared) }, Changes { shared })
 }
 
@@ -101,7 +102,7 @@ mod tests {
 
     #[track_caller]
     fn check(changes: &[Change<u8>], expected: Option<Change<u8>>) {
-        let (sender, mut receiver) = channel();
+        let (sender, mut receiver) = channel(Arc::default());
         let key = Key::new("a", "b");
         for change in changes {
             assert!(sender.send(&key, change));

@@ -7,12 +7,11 @@ use api::apps::v1::{ReplicaSet, StatefulSet};
 use api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service};
 use api::json::Text;
 use api::policy::v1::PodDisruptionBudget;
-use api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use api::resource::v1::DeviceClass;
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use matching::Matcher;
 use matching::volumes::VolumeMatcher;
 
-use super::devices::Devices;
 use crate::framework::{Change, Resource};
 
 /// Namespace and name; cluster-wide objects have an empty namespace.
@@ -40,8 +39,6 @@ macro_rules! kinds {
             pub(crate) reach: BTreeMap<Text, VolumeMatcher>,
             /// Decisions about volumes that are not yet written.
             pub(crate) assumed: AssumedVolumes,
-            /// Devices, and who has them; nothing where nobody asked for them.
-            pub(crate) devices: Option<Devices>,
             volumes_version: u64,
             selectors_version: u64,
             classes_version: u64,
@@ -135,10 +132,6 @@ kinds! {
     DisruptionBudget(PodDisruptionBudget) in disruption_budgets: Budgets, None, |_, _| Change::Other;
     /// Devices under one name.
     DeviceClass(DeviceClass) in device_classes: Devices, Some(Resource::DeviceClass), |old, new| Change::DeviceClass { old, new };
-    /// A claim to devices.
-    ResourceClaim(ResourceClaim) in resource_claims: Devices, Some(Resource::ResourceClaim), |old, new| Change::ResourceClaim { old, new };
-    /// Devices of a driver.
-    ResourceSlice(ResourceSlice) in resource_slices: Devices, Some(Resource::ResourceSlice), |_, _| Change::Other;
 }
 
 /// Which version an object counts for.
@@ -182,11 +175,7 @@ impl Objects {
             }
             _ => {}
         }
-        let old = self.put(object);
-        if let Some(devices) = &mut self.devices {
-            devices.see(old.as_ref(), Some(object));
-        }
-        old
+        self.put(object)
     }
 
     /// Removes an object.
@@ -194,11 +183,7 @@ impl Objects {
         if kind == ObjectKind::Volume {
             self.reach.remove(name);
         }
-        let old = self.take(kind, &(namespace.into(), name.into()));
-        if let Some(devices) = &mut self.devices {
-            devices.see(old.as_ref(), None);
-        }
-        old
+        self.take(kind, &(namespace.into(), name.into()))
     }
 
     /// Changes with volumes, claims, classes and drivers.

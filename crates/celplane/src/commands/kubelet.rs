@@ -1,0 +1,46 @@
+//! `celplane kubelet`: simulated nodes, over a kubeconfig.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use api::features::Features;
+
+use crate::roles::connections::groups_of;
+use crate::roles::{self, kubelet};
+use crate::separate::SeparateArguments;
+
+/// Run simulated nodes in the cluster that a kubeconfig names
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    role: SeparateArguments,
+    /// The node's name; the kubeconfig's user is then the node
+    #[arg(long, value_name = "NAME", conflicts_with = "nodes")]
+    hostname_override: Option<String>,
+    /// How many nodes; the kubeconfig's user must be allowed to impersonate them
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    nodes: usize,
+}
+
+impl Arguments {
+    /// Runs until a signal comes.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let features = Features::default().with_flag(&self.role.feature_gates)?;
+        self.role.block_on(async |role| {
+            let own = role.connect(kubelet::NAME).await?;
+            let names = match &self.hostname_override {
+                Some(name) => vec![name.clone()],
+                None => kubelet::names(self.nodes),
+            };
+            let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
+            let client_for = Arc::new(move |node: &str| {
+                let user = format!("system:node:{node}");
+                let groups = groups_of(&user);
+                let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+                // The names of nodes can stand in headers.
+                if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
+            });
+            roles::run_alone(kubelet::start(names, reads, client_for, features), role.address(10248)?).await
+        })
+    }
+}

@@ -1,0 +1,34 @@
+//! The controllers as a role.
+
+use api::features::Features;
+use client::Client;
+use client::controller::Runtime;
+use controllers::manager;
+use controllers::settings::Settings;
+
+use super::{Role, lead};
+
+/// What its metrics and its lease are called.
+pub(crate) const NAME: &str = "kube-controller-manager";
+
+/// Starts those that are selected; `clients` gives a client to each identity.
+pub(crate) fn start(
+    own: Client,
+    clients: manager::Clients,
+    controllers: Vec<String>,
+    settings: Settings,
+    features: Features,
+    contends: bool,
+) -> Role {
+    Role::start(NAME, features, move |setting| async move {
+        manager::check_selection(&controllers)?;
+        let lease = contends.then_some(NAME);
+        lead(own, lease, setting, |setting| async move {
+            let runtime = Runtime::new(&setting.registry, setting.health, setting.shutdown);
+            manager::run(manager::Options { clients, controllers, features: setting.features, settings, runtime })
+                .await;
+            Ok(())
+        })
+        .await
+    })
+}

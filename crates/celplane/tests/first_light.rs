@@ -1,0 +1,166 @@
+//! `celplane up` as its users see it: a Deployment runs, placement speaks CEL, and everything goes on after a restart.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cluster::Cluster;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks again until the answer is as it should be; fails with the last one.
+#[track_caller]
+fn until(cluster: &Cluster, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
+    let started = Instant::now();
+    loop {
+        let output = cluster.run(arguments, "");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() && holds(&text) {
+            return text;
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(started.elapsed() < LIMIT, "kubectl {arguments:?}: {text}{errors}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn count(text: &str, word: &str) -> usize {
+    text.lines().filter(|line| line.contains(word)).count()
+}
+
+fn start() -> Option<Cluster> {
+    if Cluster::is_missing() { None } else { Some(Cluster::up(tempfile::tempdir().unwrap(), &[])) }
+}
+
+#[test]
+fn a_deployment_runs_and_goes_and_outlives_restarts() {
+    let Some(mut cluster) = start() else { return };
+    let nodes = until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 3);
+    assert!(!nodes.contains("NotReady"), "{nodes}");
+    until(&cluster, &["get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"], str::is_empty);
+    until(&cluster, &["get", "serviceaccounts", "-A"], |text| count(text, "default ") >= 4);
+    until(&cluster, &["get", "configmap", "kube-root-ca.crt", "-o", "yaml"], |text| text.contains("BEGIN CERTIFICATE"));
+    cluster.kubectl(&["create", "deployment", "web", "--image=nginx", "--replicas=3"], "");
+    let status = cluster.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
+    assert!(status.contains("successfully rolled out"), "{status}");
+    let pods = cluster.kubectl(&["get", "pods", "-o", "wide"], "");
+    assert_eq!(count(&pods, "Running"), 3, "{pods}");
+    assert_eq!(count(&pods, " 10."), 3, "each has an address: {pods}");
+    assert_eq!(count(&pods, " node-"), 3, "each has a node: {pods}");
+    let described = cluster.kubectl(&["describe", "pods"], "");
+    assert!(described.contains("Successfully assigned default/web-"), "{described}");
+
+    // A clean end and a start; then an end without a word.
+    for kill in [false, true] {
+        let names = cluster.kubectl(&["get", "pods", "-o", "name"], "");
+        cluster = cluster.restart(kill);
+        until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 3);
+        let pods = until(&cluster, &["get", "pods"], |text| count(text, "Running") == 3);
+        assert_eq!(cluster.kubectl(&["get", "pods", "-o", "name"], ""), names, "{pods}");
+    }
+    cluster.kubectl(&["scale", "deployment/web", "--replicas=5"], "");
+    until(&cluster, &["get", "pods"], |text| count(text, "Running") == 5);
+    cluster.kubectl(&["delete", "deployment", "web"], "");
+    until(&cluster, &["get", "deployments,replicasets,pods", "-o", "name"], str::is_empty);
+}
+
+#[test]
+fn placement_speaks_cel() {
+    let Some(cluster) = start() else { return };
+    until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 3);
+    cluster.kubectl(&["taint", "nodes", "node-0", "gpu.example.com/class=a100:NoSchedule"], "");
+    cluster.kubectl(&["label", "nodes", "node-1", "tier=gold", "kernel=6.8.1"], "");
+    cluster.kubectl(&["label", "nodes", "node-2", "kernel=5.15.0"], "");
+    let pod = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers: [{{name: c, image: nginx}}]\n{spec}"
+        )
+    };
+    let required = |expression: &str| {
+        format!(
+            "  affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{expression}]}}}}}}\n"
+        )
+    };
+    let on_node = |node: &str| format!("  nodeSelector: {{kubernetes.io/hostname: {node}}}\n");
+    let tolerating = on_node("node-0") + "  tolerations: [{expression: \"taint.key.startsWith('gpu.')\"}]\n";
+    let chosen = required("{matchCELExpressions: [\"'tier' in node.labels && node.labels['tier'] == 'gold'\"]}");
+    let newer = required("{matchExpressions: [{key: kernel, operator: SemverGt, values: ['6.0.0']}]}");
+    for (name, spec) in [("waits", on_node("node-0")), ("tolerates", tolerating), ("chosen", chosen), ("newer", newer)]
+    {
+        cluster.kubectl(&["apply", "-f", "-"], &pod(name, &spec));
+    }
+    for (name, node) in [("tolerates", "node-0"), ("chosen", "node-1"), ("newer", "node-1")] {
+        let place = ["get", "pod", name, "-o", "jsonpath={.spec.nodeName} {.status.phase}"];
+        until(&cluster, &place, |text| text == format!("{node} Running"));
+    }
+    let waiting = until(&cluster, &["describe", "pod", "waits"], |text| text.contains("FailedScheduling"));
+    assert!(waiting.contains("untolerated taint {gpu.example.com/class: a100}"), "{waiting}");
+    assert!(waiting.contains("Pending"), "{waiting}");
+    cluster.kubectl(&["taint", "nodes", "node-0", "gpu.example.com/class-"], "");
+    until(&cluster, &["get", "pod", "waits"], |text| text.contains("Running"));
+}
+
+#[test]
+fn components_have_metrics_and_health_of_their_own() {
+    let Some(cluster) = start() else { return };
+    until(&cluster, &["get", "--raw", "/readyz"], |text| text == "ok");
+    let checks = cluster.kubectl(&["get", "--raw", "/readyz?verbose"], "");
+    for name in ["kube-controller-manager", "kube-scheduler", "kubelet"] {
+        assert!(checks.contains(&format!("[+]{name} ok")), "{checks}");
+        let metrics = cluster.kubectl(&["get", "--raw", &format!("/metrics/{name}")], "");
+        assert!(
+            metrics.contains("kubernetes_feature_enabled{name=\"TaintTolerationCEL\",stage=\"ALPHA\"} 1"),
+            "{metrics}"
+        );
+    }
+    let metrics = cluster.kubectl(&["get", "--raw", "/metrics/kube-controller-manager"], "");
+    assert!(metrics.contains("workqueue_adds_total"), "{metrics}");
+}
+
+/// A role in a process of its own, ended when dropped.
+struct Role(std::process::Child);
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn roles_have_processes_of_their_own() {
+    let Some(cluster) = Cluster::start() else { return };
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_celplane"));
+        command.args(arguments).args(["--healthz-port", "0", "--kubeconfig"]).arg(cluster.kubeconfig());
+        Role(command.spawn().unwrap())
+    };
+    let _roles = [
+        start(&["controller-manager", "--controllers", "deployment,replicaset,serviceaccount,garbage-collector"]),
+        start(&["scheduler"]),
+        start(&["kubelet", "--hostname-override", "node-0"]),
+    ];
+    until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 1);
+    until(&cluster, &["get", "serviceaccount", "default"], |_| true);
+    cluster.kubectl(&["create", "deployment", "web", "--image=nginx", "--replicas=2"], "");
+    until(&cluster, &["get", "pods"], |text| count(text, "Running") == 2);
+    let leases = cluster.kubectl(&["get", "leases", "-n", "kube-system"], "");
+    assert!(leases.contains("kube-scheduler") && leases.contains("kube-controller-manager"), "{leases}");
+}
+
+#[test]
+fn a_flag_that_makes_no_sense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for (flag, why) in [
+        ("--controllers=unheard", "\"unheard\" is not in the list of known controllers"),
+        ("--scheduler-feature-gates=Unheard=true", "unrecognized feature gate: Unheard"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_celplane"))
+            .args(["up", "--port", "0", flag, "--data-dir"])
+            .arg(directory.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(why), "{errors}");
+    }
+}

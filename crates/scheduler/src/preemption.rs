@@ -1,0 +1,47 @@
+//! Making room: the victims are told why, deleted, and named in events.
+
+use api::core::v1::Pod;
+use client::election::Leadership;
+use client::events::{Recorder, reference};
+use client::objects::Deletion;
+use client::{Client, Error};
+use tracing::{info, warn};
+
+use crate::report::{self, Said};
+
+/// Deletes the victims of a pod that room is made for on a node.
+pub async fn make_room(
+    client: &Client,
+    recorder: &Recorder,
+    leadership: &Leadership,
+    pod: &Pod,
+    victims: &[std::sync::Arc<Pod>],
+    node: &str,
+) {
+    for victim in victims {
+        if !leadership.holds() {
+            return;
+        }
+        match delete(client, pod, victim).await {
+            Ok(()) => {
+                let (name, by) = (victim.metadata.key(), pod.metadata.key());
+                info!(pod = %name, by = %by, node, "Preempted pod");
+                report::preempted(recorder, victim, reference(pod), node);
+            }
+            Err(error) if error.is_not_found() => {}
+            // The pod is tried again, and then finds what is left.
+            Err(error) => warn!(pod = %victim.metadata.key(), err = %error, "Could not preempt pod"),
+        }
+    }
+}
+
+async fn delete(client: &Client, pod: &Pod, victim: &Pod) -> Result<(), Error> {
+    let message = format!("{}: preempting to accommodate a higher priority pod", pod.spec.scheduler_name);
+    let said =
+        Said { condition: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message: &message };
+    if let Some(patch) = report::status_patch(victim, said, None, crate::now()) {
+        report::write_status(client, victim, patch).await?;
+    }
+    let how = Deletion { uid: Some(victim.metadata.uid.to_string()), ..Deletion::default() };
+    client.objects::<Pod>().delete(&victim.metadata.namespace, &victim.metadata.name, &how).await
+}

@@ -1,0 +1,274 @@
+//! The loop around the core: changes in, decisions out, and what became of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::Pod;
+use api::json::Text;
+use client::election::Leadership;
+use client::events::Recorder;
+use client::{Client, Informers, Shutdown};
+use scheduling::cluster::PodKey;
+use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use crate::metrics::Metrics;
+use crate::report::{self, Said};
+use crate::sources::Sources;
+use crate::{Options, binding, preemption};
+
+/// So many bindings and reports are under way at a time; the core waits when there are more.
+const IN_FLIGHT_MAX: usize = 512;
+/// So many attempts are made before other tasks get a turn.
+const ATTEMPTS_PER_TURN: usize = 16;
+/// What is under way at the end gets so long to finish.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a task has done.
+enum Done {
+    Bound,
+    NotBound,
+    Reported,
+}
+
+/// What a task is about.
+struct Task {
+    uid: Text,
+    binds: bool,
+}
+
+/// The core, and all that connects it to the cluster.
+pub struct Shell {
+    core: Scheduler,
+    sources: Sources,
+    client: Client,
+    recorder: Recorder,
+    leadership: Leadership,
+    shutdown: Shutdown,
+    metrics: Metrics,
+    started: Instant,
+    running: JoinSet<Done>,
+    tasks: HashMap<Id, Task>,
+}
+
+impl Shell {
+    /// Connects a core. Needs a Tokio runtime.
+    #[must_use]
+    pub fn start(core: Scheduler, options: Options) -> Self {
+        Self {
+            core,
+            sources: Sources::start(Informers::new(options.client.clone()), options.health),
+            recorder: Recorder::start(&options.client, "default-scheduler", ""),
+            client: options.client,
+            leadership: options.leadership,
+            shutdown: options.shutdown,
+            metrics: Metrics::new(&options.registry),
+            started: Instant::now(),
+            running: JoinSet::new(),
+            tasks: HashMap::new(),
+        }
+    }
+
+    /// Time as the core has it.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Schedules until the end is asked for.
+    pub async fn run(mut self) {
+        tokio::select! {
+            () = self.sources.synced() => {}
+            () = self.shutdown.requested() => return,
+        }
+        info!("Started scheduler");
+        while !self.shutdown.is_requested() {
+            let now = self.now();
+            self.sources.tell(&mut self.core, now);
+            while let Some(ended) = self.running.try_join_next_with_id() {
+                self.ended(ended);
+            }
+            let busy = self.schedule_some();
+            self.metrics.waiting(self.core.lengths());
+            if busy {
+                tokio::task::yield_now().await;
+            } else {
+                self.wait().await;
+            }
+        }
+        let finished = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(END_TIMEOUT, finished).await.is_err() {
+            warn!("Scheduler did not finish in time");
+        }
+        info!("Stopped scheduler");
+    }
+
+    /// Makes some attempts; whether there may be more to do at once.
+    fn schedule_some(&mut self) -> bool {
+        for _ in 0..ATTEMPTS_PER_TURN {
+            if self.running.len() >= IN_FLIGHT_MAX {
+                return false;
+            }
+            let begun = Instant::now();
+            let now = self.now();
+            let Some(attempt) = self.core.schedule_one(now) else { return false };
+            self.metrics.decided(begun.elapsed());
+            self.follow_up(attempt, begun);
+        }
+        true
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) {
+        let now = self.now();
+        let full = self.running.len() >= IN_FLIGHT_MAX;
+        let wake_up = self.core.next_wake_up(now).filter(|_| !full);
+        let wake_up = wake_up.and_then(|at| self.started.checked_add(at));
+        let sleep = async {
+            match wake_up {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            () = self.sources.changed() => None,
+            ended = self.running.join_next_with_id(), if !self.running.is_empty() => ended,
+            () = sleep => None,
+            () = self.shutdown.requested() => None,
+        };
+        if let Some(ended) = ended {
+            self.ended(ended);
+        }
+    }
+
+    /// A task has ended; one that panicked has failed.
+    fn ended(&mut self, ended: Result<(Id, Done), tokio::task::JoinError>) {
+        let now = self.now();
+        let (id, done) = match ended {
+            Ok((id, done)) => (id, done),
+            Err(failure) => {
+                error!(err = %failure, "Binding panicked");
+                (failure.id(), Done::NotBound)
+            }
+        };
+        let Some(task) = self.tasks.remove(&id) else { return };
+        match done {
+            Done::Bound => self.core.bound(&task.uid),
+            Done::NotBound if task.binds => self.core.binding_failed(&task.uid, now),
+            Done::NotBound | Done::Reported => {}
+        }
+    }
+
+    /// The pod as it is known, if it is still that one.
+    fn pod(&self, key: &PodKey, uid: &str) -> Option<Arc<Pod>> {
+        let pod = self.sources.pods().store().get(&key.namespace, &key.name)?;
+        (pod.metadata.uid == uid).then_some(pod)
+    }
+
+    fn spawn(&mut self, uid: Text, binds: bool, task: impl Future<Output = Done> + Send + 'static) {
+        let id = self.running.spawn(task).id();
+        self.tasks.insert(id, Task { uid, binds });
+    }
+
+    /// Does what an attempt asks for.
+    fn follow_up(&mut self, attempt: Attempt, begun: Instant) {
+        let profile = match attempt.scheduler_name.as_str() {
+            "" => scheduling::plugins::DEFAULT_SCHEDULER.into(),
+            _ => attempt.scheduler_name.clone(),
+        };
+        let Some(pod) = self.pod(&attempt.pod, &attempt.uid) else {
+            // It has gone since: the change that says so is on its way.
+            if matches!(attempt.outcome, Outcome::Scheduled(_)) {
+                let now = self.now();
+                self.core.binding_failed(&attempt.uid, now);
+            }
+            return;
+        };
+        self.metrics.evaluated(&attempt.evaluations, &profile);
+        for complaint in &attempt.complaints {
+            report::complained(&self.recorder, &pod, complaint);
+        }
+        match attempt.outcome {
+            Outcome::Scheduled(placement) => self.bind(pod, placement, attempt.attempts, profile, begun),
+            Outcome::Unschedulable(unplaced) => {
+                self.metrics.attempted("unschedulable", &profile, begun.elapsed());
+                debug!(pod = %attempt.pod, err = %unplaced.message, "Could not schedule pod");
+                self.reject(&pod, unplaced);
+            }
+            Outcome::Error(message) => {
+                self.metrics.attempted("error", &profile, begun.elapsed());
+                warn!(pod = %attempt.pod, err = %message, "Scheduling failed");
+                self.report(&pod, "SchedulerError", &message, None, Vec::new());
+            }
+        }
+    }
+
+    fn bind(&mut self, pod: Arc<Pod>, placement: Placement, attempts: u32, profile: Text, begun: Instant) {
+        let (client, leadership) = (self.client.clone(), self.leadership.clone());
+        let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
+        let uid = pod.metadata.uid.clone();
+        self.spawn(uid, true, async move {
+            match binding::bind(&client, &leadership, &pod, &placement).await {
+                Ok(()) => {
+                    metrics.attempted("scheduled", &profile, begun.elapsed());
+                    metrics.bound(attempts);
+                    info!(pod = %pod.metadata.key(), node = %placement.node, "Bound pod to node");
+                    report::scheduled(&recorder, &pod, &placement.node);
+                    Done::Bound
+                }
+                Err(error) => {
+                    metrics.attempted("error", &profile, begun.elapsed());
+                    warn!(pod = %pod.metadata.key(), node = %placement.node, err = %error, "Could not bind pod");
+                    Done::NotBound
+                }
+            }
+        });
+    }
+
+    fn reject(&mut self, pod: &Arc<Pod>, unplaced: Unplaced) {
+        let (node, victims) = match &unplaced.nomination {
+            // Room that was made once is not named for ever.
+            None => ((!unplaced.keeps_nomination).then(Text::default), Vec::new()),
+            Some(nomination) => {
+                self.metrics.preempting(nomination.victims.len());
+                let known = nomination.victims.iter().filter_map(|victim| self.pod(&victim.key(), &victim.uid));
+                (Some(nomination.node.clone()), known.collect())
+            }
+        };
+        self.report(pod, "Unschedulable", &unplaced.message, node, victims);
+    }
+
+    /// Tells that a pod has no node, and makes room for it if that is decided.
+    fn report(
+        &mut self,
+        pod: &Arc<Pod>,
+        reason: &'static str,
+        message: &str,
+        node: Option<Text>,
+        victims: Vec<Arc<Pod>>,
+    ) {
+        report::failed(&self.recorder, pod, message);
+        let said = Said { condition: "PodScheduled", status: "False", reason, message };
+        let patch = report::status_patch(pod, said, node.as_deref(), crate::now());
+        if patch.is_none() && victims.is_empty() {
+            return;
+        }
+        let (client, recorder, leadership) = (self.client.clone(), self.recorder.clone(), self.leadership.clone());
+        let pod = pod.clone();
+        self.spawn(pod.metadata.uid.clone(), false, async move {
+            if let Some(node) = &node {
+                preemption::make_room(&client, &recorder, &leadership, &pod, &victims, node).await;
+            }
+            if let Some(patch) = patch
+                && leadership.holds()
+                && let Err(error) = report::write_status(&client, &pod, patch).await
+                && !error.is_not_found()
+            {
+                debug!(pod = %pod.metadata.key(), err = %error, "Could not write the condition of the pod");
+            }
+            Done::Reported
+        });
+    }
+}

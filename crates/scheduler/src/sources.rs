@@ -1,0 +1,114 @@
+//! What the core is told about: one informer per kind, whose changes are joined by object until the core has time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::apps::v1::{ReplicaSet, StatefulSet};
+use api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service};
+use api::policy::v1::PodDisruptionBudget;
+use api::resource::v1::DeviceClass;
+use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use client::informer::Change;
+use client::{Health, Informer, Informers, Kept};
+use scheduling::Scheduler;
+use scheduling::cluster::{Object, ObjectKind};
+use tokio::sync::Notify;
+
+/// Tells the core what has changed in one collection.
+type Tell = Box<dyn FnMut(&mut Scheduler, Duration) + Send + Sync>;
+
+/// All collections.
+pub struct Sources {
+    informers: Informers,
+    health: Health,
+    pods: Informer<Pod>,
+    tell: Vec<Tell>,
+    ready: Arc<Notify>,
+}
+
+impl Sources {
+    /// Follows all collections. Needs a Tokio runtime.
+    #[must_use]
+    pub fn start(informers: Informers, health: Health) -> Self {
+        let pods = informers.all::<Pod>();
+        let mut sources = Self { informers, health, pods, tell: Vec::new(), ready: Arc::default() };
+        sources.follow::<Node>(|core, change, now| match change {
+            Change::Deleted(node) => core.remove_node(&node.metadata.name, now),
+            changed => core.set_node(changed.newest(), now),
+        });
+        sources.follow::<Pod>(|core, change, now| match change {
+            Change::Deleted(pod) => core.remove_pod(&pod.metadata.uid, now),
+            Change::Updated { old, new } => {
+                // Another one of the same name.
+                if old.metadata.uid != new.metadata.uid {
+                    core.remove_pod(&old.metadata.uid, now);
+                }
+                core.set_pod(new, now);
+            }
+            Change::Added(pod) => core.set_pod(pod, now),
+        });
+        macro_rules! objects {
+            ($($type:ty => $kind:ident,)*) => {
+                $(sources.follow::<$type>(|core, change, now| match change {
+                    Change::Deleted(object) => {
+                        let metadata = &object.metadata;
+                        core.remove_object(ObjectKind::$kind, &metadata.namespace, &metadata.name, now);
+                    }
+                    changed => core.set_object(&Object::$kind(changed.newest().clone()), now),
+                });)*
+            };
+        }
+        objects! {
+            Namespace => Namespace,
+            PersistentVolume => Volume,
+            PersistentVolumeClaim => Claim,
+            StorageClass => StorageClass,
+            CSINode => CsiNode,
+            CSIDriver => CsiDriver,
+            CSIStorageCapacity => CsiStorageCapacity,
+            VolumeAttachment => VolumeAttachment,
+            Service => Service,
+            ReplicationController => ReplicationController,
+            ReplicaSet => ReplicaSet,
+            StatefulSet => StatefulSet,
+            PodDisruptionBudget => DisruptionBudget,
+            DeviceClass => DeviceClass,
+        }
+        sources
+    }
+
+    fn follow<T: Kept>(&mut self, tell: fn(&mut Scheduler, &Change<T>, Duration)) {
+        let informer = self.informers.all::<T>();
+        let mut changes = informer.changes_waking(self.ready.clone());
+        let watched = informer.clone();
+        self.health.add(format!("informer/{}", informer.name()), move || watched.health());
+        self.tell.push(Box::new(move |core, now| {
+            while let Some((_, change)) = changes.try_next() {
+                tell(core, &change, now);
+            }
+        }));
+    }
+
+    /// The pods, as they are known.
+    #[must_use]
+    pub fn pods(&self) -> &Informer<Pod> {
+        &self.pods
+    }
+
+    /// Waits until everything is known.
+    pub async fn synced(&self) {
+        self.informers.synced().await;
+    }
+
+    /// Waits until something has changed.
+    pub async fn changed(&self) {
+        self.ready.notified().await;
+    }
+
+    /// Tells the core what has changed.
+    pub fn tell(&mut self, core: &mut Scheduler, now: Duration) {
+        for tell in &mut self.tell {
+            tell(core, now);
+        }
+    }
+}
