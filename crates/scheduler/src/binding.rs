@@ -4,6 +4,7 @@
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use api::json::Value;
+use api::resource::v1::{AllocationResult, ResourceClaim};
 use client::election::Leadership;
 use client::objects::Patch;
 use client::{Client, Document, Error};
@@ -20,6 +21,9 @@ pub enum BindError {
     /// The volume is another claim's by now.
     #[error("volume \"{0}\" was given to another claim")]
     VolumeTaken(String),
+    /// The claim to devices is not the one that the decision was about.
+    #[error("resource claim \"{0}\" has changed")]
+    ClaimChanged(String),
     /// The server said no, or nothing.
     #[error(transparent)]
     Request(#[from] Error),
@@ -42,6 +46,17 @@ pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement
                 let claims = client.objects::<PersistentVolumeClaim>();
                 claims.patch(namespace, claim, "", Patch::Merge, &patch).await?;
             }
+            Write::UseResourceClaim { namespace, claim, uid, resource_version, allocation } => {
+                let claims = client.objects::<Document<ResourceClaim>>();
+                let known = claims.get(namespace, claim).await?;
+                let is_seen = known.metadata.uid == *uid && known.metadata.resource_version == *resource_version;
+                if !is_seen {
+                    return Err(BindError::ClaimChanged(claim.to_string()));
+                }
+                use_claim(client, &known, pod, allocation.as_deref()).await?;
+            }
+            // Written where no node fits, never before a binding.
+            Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),
         }
     }
     leads()?;
@@ -68,5 +83,47 @@ async fn bind_volume(client: &Client, volume: &str, namespace: &str, claim: &str
     }
     // The version that was read is still in it: somebody else's write is a conflict.
     volumes.update("", volume, &changed).await?;
+    Ok(())
+}
+
+/// Keeps a claim from being deleted under its users.
+const CLAIM_FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// Gives devices to a claim and reserves it for a pod. Each write is guarded by the version that was read.
+async fn use_claim(
+    client: &Client,
+    known: &Document<ResourceClaim>,
+    pod: &Pod,
+    allocation: Option<&AllocationResult>,
+) -> Result<(), BindError> {
+    let claims = client.objects::<Document<ResourceClaim>>();
+    let (namespace, name) = (&known.metadata.namespace, &known.metadata.name);
+    let mut changed = known.to_value();
+    if !known.metadata.finalizers.iter().any(|it| it == CLAIM_FINALIZER) {
+        let mut finalizers: Vec<Value> = known.metadata.finalizers.iter().map(|it| Value::String(it.clone())).collect();
+        finalizers.push(CLAIM_FINALIZER.into());
+        if let Some(metadata) = changed.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("finalizers", Value::Array(finalizers));
+        }
+        changed = claims.update(namespace, name, &changed).await?.to_value();
+    }
+    let misfit = || BindError::ClaimChanged(name.to_string());
+    let fields = changed.as_object_mut().ok_or_else(misfit)?;
+    let mut status =
+        fields.remove("status").filter(|status| status.as_object().is_some()).unwrap_or_else(Value::object);
+    let parts = status.as_object_mut().ok_or_else(misfit)?;
+    if let Some(allocation) = allocation {
+        parts.insert("allocation", api::json::to_value(allocation).map_err(|_| misfit())?);
+    }
+    let (pod_name, pod_uid) = (pod.metadata.name.as_str(), pod.metadata.uid.as_str());
+    let user = api::json!({"resource": "pods", "name": pod_name, "uid": pod_uid});
+    match parts.get_mut("reservedFor").and_then(Value::as_array_mut) {
+        Some(users) => users.push(user),
+        None => {
+            parts.insert("reservedFor", Value::Array(vec![user]));
+        }
+    }
+    fields.insert("status", status);
+    claims.update_status(namespace, name, &changed).await?;
     Ok(())
 }

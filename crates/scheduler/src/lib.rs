@@ -74,11 +74,15 @@ pub enum StartError {
 pub async fn run(options: Options) -> Result<(), StartError> {
     let started = Instant::now();
     let clock = Arc::new(move || started.elapsed());
-    let matcher = Matcher::new(EXPRESSIONS_MAX, clock, options.features.into())
+    let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
+    let programs =
+        dra::Expressions::new(EXPRESSIONS_MAX, clock).map_err(|error| StartError::Expressions(error.to_string()))?;
     let matcher = Arc::new(matcher);
     let profiles: Vec<Profile> = vec![plugins::default_profile(&matcher)?];
-    let core = Scheduler::new(profiles, Backoff::default(), matcher, options.seed);
+    let inventory = dra::Inventory::new(matcher.clone(), options.features.into());
+    let devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
+    let core = Scheduler::new(profiles, Backoff::default(), matcher, options.seed).with_devices(devices);
     shell::Shell::start(core, options).run().await;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! has a generation that changes with everything about it, and everything else that answers depend on has a version.
 
 mod cache;
+mod devices;
 mod node;
 mod node_order;
 mod nominated;
@@ -14,6 +15,7 @@ mod shape;
 use std::sync::Arc;
 
 pub use cache::{Cache, ShapeCount};
+pub use devices::Devices;
 use matching::Matcher;
 pub use node::{NodeId, NodeInfo, NodeObject};
 pub use nominated::Nominated;

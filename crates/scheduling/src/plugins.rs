@@ -5,6 +5,7 @@
 mod args;
 mod default_binder;
 mod default_preemption;
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -74,7 +75,8 @@ pub const ALL: &[Registration] = &[
     plugin(volume_zone::NAME, 0, volume_zone::POINTS, volume_zone::new),
     plugin(pod_topology_spread::NAME, 2, pod_topology_spread::POINTS, pod_topology_spread::new),
     plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::POINTS, inter_pod_affinity::new),
-    // DynamicResources has its place here: idle claims are freed before pods are deleted.
+    // Idle claims are freed before pods are deleted.
+    plugin(dynamic_resources::NAME, 2, dynamic_resources::POINTS, dynamic_resources::new),
     plugin(default_preemption::NAME, 0, default_preemption::POINTS, default_preemption::new),
     plugin(
         node_resources_balanced_allocation::NAME,

@@ -16,6 +16,7 @@ use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Status};
 use crate::profile::Profile;
 use crate::random::Random;
+use crate::writes::Write;
 
 /// A pod that fits nowhere, and all that is known about it.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Answer {
     pub nomination: Option<Nomination>,
     /// Room that is being made already is still needed.
     pub keeps_nomination: bool,
+    /// What has to be written.
+    pub writes: Vec<Write>,
 }
 
 /// Where room is made for a pod.
@@ -72,7 +75,7 @@ impl Limits {
 /// Looks for a node where room can be made.
 pub fn preempt(failed: &mut PostFilter<'_, '_>, limits: Limits) -> Answer {
     let (pod, cluster) = (failed.pod, failed.cluster);
-    let say = |message: &str| Answer { message: message.to_owned(), keeps_nomination: true, nomination: None };
+    let say = |message: &str| Answer { message: message.to_owned(), keeps_nomination: true, ..Answer::default() };
     if pod.spec().preemption_policy.as_deref() == Some("Never") {
         return say("not eligible due to preemptionPolicy=Never.");
     }
@@ -100,7 +103,12 @@ pub fn preempt(failed: &mut PostFilter<'_, '_>, limits: Limits) -> Answer {
     let message = format!("found a potential placement for pod on node {node}, preempting {} victims", victims.len());
     let less_important = |other: &&Arc<PodInfo>| other.uid != pod.uid && other.priority() < pod.priority();
     let displaced = cluster.nominated.on(&node).iter().filter(less_important).cloned().collect();
-    Answer { message, nomination: Some(Nomination { node, victims, displaced }), keeps_nomination: true }
+    Answer {
+        message,
+        nomination: Some(Nomination { node, victims, displaced }),
+        keeps_nomination: true,
+        ..Answer::default()
+    }
 }
 
 /// Room is being made for the pod, and its victims are on their way out.

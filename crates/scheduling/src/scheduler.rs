@@ -11,7 +11,7 @@ use api::json::Text;
 use matching::Matcher;
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
-use crate::cluster::{Cluster, PodInfo, Shapes};
+use crate::cluster::{Cluster, Devices, PodInfo, Shapes};
 use crate::complaints;
 use crate::cycle::{self, Search};
 use crate::diagnosis::Diagnosis;
@@ -59,6 +59,13 @@ impl Scheduler {
             memory: Memory::default(),
             binding: HashMap::new(),
         }
+    }
+
+    /// The same with devices, which it knows from now on. Without, pods with claims to devices are not placed.
+    #[must_use]
+    pub fn with_devices(mut self, devices: Devices) -> Self {
+        self.cluster.objects.devices = Some(devices);
+        self
     }
 
     /// What it knows of the cluster.
@@ -182,7 +189,7 @@ impl Scheduler {
                 self.start = next_start;
                 attempt.complaints =
                     complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
-                let (nomination, keeps_nomination) = self.make_room(&queued.pod, &mut diagnosis);
+                let Room { nomination, keeps_nomination, writes } = self.make_room(&queued.pod, &mut diagnosis);
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);
                     for displaced in &nomination.displaced {
@@ -200,36 +207,38 @@ impl Scheduler {
                     nomination,
                     keeps_nomination,
                     plugins: diagnosis.plugins,
+                    writes,
                 })
             }
         }
     }
 
-    /// Where room is made for the pod, and whether room that is being made already is still needed.
-    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> (Option<Nomination>, bool) {
+    /// What plugins can do for a pod that fits nowhere.
+    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> Room {
         let profile = profile_of(&self.profiles, pod).filter(|_| diagnosis.pre_filter.is_none());
-        let Some(profile) = profile else { return (None, false) };
-        let mut keeps = false;
+        let Some(profile) = profile else { return Room::default() };
+        let mut room = Room::default();
         let mut said = Vec::new();
         for enabled in profile.at(Point::PostFilter) {
             let mut failed = PostFilter { pod, cluster: &self.cluster, profile, diagnosis, random: &mut self.random };
             let Some(answer) = enabled.plugin.post_filter(&mut failed) else { continue };
+            room.writes.extend(answer.writes);
             if let Some(nomination) = answer.nomination {
                 diagnosis.post_filter = Some(answer.message);
-                return (Some(nomination), true);
+                return Room { nomination: Some(nomination), keeps_nomination: true, ..room };
             }
-            keeps |= answer.keeps_nomination;
+            room.keeps_nomination |= answer.keeps_nomination;
             said.push(answer.message);
         }
         if !said.is_empty() {
             diagnosis.post_filter = Some(said.join(", "));
         }
-        (None, keeps)
+        room
     }
 
-    /// Decisions about volumes count from now on.
+    /// Decisions about volumes and devices count from now on.
     fn take(&mut self, writes: &[Write]) {
-        let assumed = &mut self.cluster.objects.assumed;
+        let (assumed, devices) = (&mut self.cluster.objects.assumed, &mut self.cluster.objects.devices);
         for write in writes {
             match write {
                 Write::BindVolume { volume, namespace, claim } => {
@@ -238,6 +247,12 @@ impl Scheduler {
                 Write::ProvisionVolume { namespace, claim, node } => {
                     assumed.provisioned.insert((namespace.clone(), claim.clone()), node.clone());
                 }
+                Write::UseResourceClaim { uid, allocation: Some(allocation), .. } => {
+                    if let Some(devices) = devices {
+                        devices.inventory.assume(uid, allocation.as_ref().clone());
+                    }
+                }
+                Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => {}
             }
         }
         if !writes.is_empty() {
@@ -246,7 +261,7 @@ impl Scheduler {
     }
 
     fn take_back(&mut self, writes: &[Write]) {
-        let assumed = &mut self.cluster.objects.assumed;
+        let (assumed, devices) = (&mut self.cluster.objects.assumed, &mut self.cluster.objects.devices);
         for write in writes {
             match write {
                 Write::BindVolume { volume, .. } => {
@@ -255,6 +270,12 @@ impl Scheduler {
                 Write::ProvisionVolume { namespace, claim, .. } => {
                     assumed.provisioned.remove(&(namespace.clone(), claim.clone()));
                 }
+                Write::UseResourceClaim { uid, .. } => {
+                    if let Some(devices) = devices {
+                        devices.inventory.take_back(uid);
+                    }
+                }
+                Write::FreeResourceClaim { .. } => {}
             }
         }
         if !writes.is_empty() {
@@ -268,6 +289,17 @@ fn profile_of<'p>(profiles: &'p [Profile], pod: &PodInfo) -> Option<&'p Profile>
     let name = pod.spec().scheduler_name.as_str();
     let name = if name.is_empty() { plugins::DEFAULT_SCHEDULER } else { name };
     profiles.iter().find(|profile| profile.scheduler_name == name)
+}
+
+/// What plugins can do for a pod that fits nowhere.
+#[derive(Debug, Default)]
+struct Room {
+    /// Where room is made.
+    nomination: Option<Nomination>,
+    /// Room that is being made already is still needed.
+    keeps_nomination: bool,
+    /// What has to be written.
+    writes: Vec<Write>,
 }
 
 /// Why a pod was not placed.

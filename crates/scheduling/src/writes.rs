@@ -3,10 +3,13 @@
 //! The core decides, the caller writes: each guarded by the resource version that the decision was made on. When one fails,
 //! the caller says so, and the core takes the decision back.
 
+use std::sync::Arc;
+
 use api::json::Text;
+use api::resource::v1::AllocationResult;
 
 /// One write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// Binds a volume to a claim: sets `spec.claimRef` of the volume.
     BindVolume {
@@ -25,5 +28,30 @@ pub enum Write {
         claim: Text,
         /// The node.
         node: Text,
+    },
+    /// Gives devices to a claim and reserves it for the pod: sets `status.allocation` where it is given, adds the pod to
+    /// `status.reservedFor`, and the finalizer `resource.kubernetes.io/delete-protection` where it is missing.
+    UseResourceClaim {
+        /// The claim's namespace.
+        namespace: Text,
+        /// The claim.
+        claim: Text,
+        /// Which claim of that name it is.
+        uid: Text,
+        /// The state that the decision was made on.
+        resource_version: Text,
+        /// The devices; nothing where the claim has them already.
+        allocation: Option<Arc<AllocationResult>>,
+    },
+    /// Takes devices from a claim that nobody uses: clears `status.allocation`, `status.reservedFor` and `status.devices`.
+    FreeResourceClaim {
+        /// The claim's namespace.
+        namespace: Text,
+        /// The claim.
+        claim: Text,
+        /// Which claim of that name it is.
+        uid: Text,
+        /// The state that the decision was made on.
+        resource_version: Text,
     },
 }

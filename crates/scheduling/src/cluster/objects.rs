@@ -7,11 +7,12 @@ use api::apps::v1::{ReplicaSet, StatefulSet};
 use api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service};
 use api::json::Text;
 use api::policy::v1::PodDisruptionBudget;
-use api::resource::v1::DeviceClass;
+use api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use matching::Matcher;
 use matching::volumes::VolumeMatcher;
 
+use super::devices::Devices;
 use crate::framework::{Change, Resource};
 
 /// Namespace and name; cluster-wide objects have an empty namespace.
@@ -39,6 +40,8 @@ macro_rules! kinds {
             pub(crate) reach: BTreeMap<Text, VolumeMatcher>,
             /// Decisions about volumes that are not yet written.
             pub(crate) assumed: AssumedVolumes,
+            /// Devices, and who has them; nothing where nobody asked for them.
+            pub(crate) devices: Option<Devices>,
             volumes_version: u64,
             selectors_version: u64,
             classes_version: u64,
@@ -132,6 +135,10 @@ kinds! {
     DisruptionBudget(PodDisruptionBudget) in disruption_budgets: Budgets, None, |_, _| Change::Other;
     /// Devices under one name.
     DeviceClass(DeviceClass) in device_classes: Devices, Some(Resource::DeviceClass), |old, new| Change::DeviceClass { old, new };
+    /// A claim to devices.
+    ResourceClaim(ResourceClaim) in resource_claims: Devices, Some(Resource::ResourceClaim), |old, new| Change::ResourceClaim { old, new };
+    /// Devices of a driver.
+    ResourceSlice(ResourceSlice) in resource_slices: Devices, Some(Resource::ResourceSlice), |_, _| Change::Other;
 }
 
 /// Which version an object counts for.
@@ -175,7 +182,11 @@ impl Objects {
             }
             _ => {}
         }
-        self.put(object)
+        let old = self.put(object);
+        if let Some(devices) = &mut self.devices {
+            devices.see(old.as_ref(), Some(object));
+        }
+        old
     }
 
     /// Removes an object.
@@ -183,7 +194,11 @@ impl Objects {
         if kind == ObjectKind::Volume {
             self.reach.remove(name);
         }
-        self.take(kind, &(namespace.into(), name.into()))
+        let old = self.take(kind, &(namespace.into(), name.into()));
+        if let Some(devices) = &mut self.devices {
+            devices.see(old.as_ref(), None);
+        }
+        old
     }
 
     /// Changes with volumes, claims, classes and drivers.

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use api::resource::v1::DeviceClass;
+use api::resource::v1::{DeviceClass, ResourceClaim};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 use crate::cluster::{NodeObject, PodInfo};
@@ -89,6 +89,10 @@ pub enum Change<'c> {
     DeviceClass {
         old: Option<&'c DeviceClass>,
         new: Option<&'c DeviceClass>,
+    },
+    ResourceClaim {
+        old: Option<&'c ResourceClaim>,
+        new: Option<&'c ResourceClaim>,
     },
     /// An object of which no plugin looks at the contents.
     Other,

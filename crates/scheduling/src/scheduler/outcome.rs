@@ -49,7 +49,7 @@ pub enum Outcome {
 }
 
 /// Where a pod goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// The node.
     pub node: Text,
@@ -68,6 +68,8 @@ pub struct Unplaced {
     pub keeps_nomination: bool,
     /// The plugins that rejected it.
     pub plugins: Vec<&'static str>,
+    /// What the caller has to write so that the pod may fit.
+    pub writes: Vec<Write>,
 }
 
 impl Attempt {

@@ -1,8 +1,7 @@
 //! What Kubernetes' scheduler decided, case by case (`tests/data/*.jsonl`), and what this one does.
 //!
-//! Two differences are wanted: the reason of TaintToleration names the taint, and DynamicResources, which has a room of its
-//! own, is left out. Cases that differ otherwise are in `known_gaps.txt`, each with the reason; they are run, too, and must
-//! still differ.
+//! One difference is wanted: the reason of TaintToleration names the taint. Cases that differ otherwise are in
+//! `known_gaps.txt`, each with the reason; they are run, too, and must still differ.
 
 #![allow(
     clippy::disallowed_methods,
@@ -31,9 +30,6 @@ use scheduling::queue::Backoff;
 use scheduling::{Profile, Scheduler};
 
 const NOW: Duration = Duration::from_secs(1);
-
-/// What to leave out of recorded data.
-const ABSENT: &str = "DynamicResources";
 
 /// Runs all cases of a file; `run` says what differs.
 fn run_all(file: &str, run: impl Fn(&Value) -> Result<(), String>) {

@@ -1,0 +1,297 @@
+//! DynamicResources: a pod goes where its claims have their devices, or can have them.
+//!
+//! Which devices those are is found in `dra`; here stands when to ask, and what is said and written. Follows Kubernetes'
+//! `plugins/dynamicresources`. Devices are taken when a node is reserved; the caller writes that into the claims before
+//! the pod is bound. Constraints over sets follow KEP-5254.
+
+mod claims;
+mod hints;
+
+use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use api::json::{Text, Value};
+use api::resource::v1::{DeviceClass, ResourceClaim};
+use dra::attempt::Attempt;
+use dra::constraints::look_ahead::LookAhead;
+use dra::pools::Target;
+use dra::{Budget, Claims};
+use matching::Matcher;
+
+use self::claims::PodClaims;
+use super::args::{self, ArgsError};
+use crate::cluster::{Cluster, Devices, NodeId, NodeInfo, PodInfo};
+use crate::framework::{
+    Action, Change, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Score, Status, default_normalize,
+};
+use crate::preemption::{Answer, PostFilter};
+use crate::writes::Write;
+
+pub(super) const NAME: &str = "DynamicResources";
+
+/// Where it has a say.
+pub(super) const POINTS: &[Point] = &[
+    Point::PreEnqueue,
+    Point::PreFilter,
+    Point::Filter,
+    Point::PostFilter,
+    Point::PreScore,
+    Point::Score,
+    Point::Reserve,
+    Point::PreBind,
+];
+
+/// How many alternatives a request can have.
+const ALTERNATIVES_MAX: i64 = 8;
+
+#[derive(Debug)]
+struct DynamicResources;
+
+/// Limits on time. They are the caller's, which has a clock: here they are only known.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Args {
+    #[serde(rename = "filterTimeout")]
+    _filter_timeout: Option<Text>,
+    #[serde(rename = "bindingTimeout")]
+    _binding_timeout: Option<Text>,
+}
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    args::read::<Args>(args).map(|_| Box::new(DynamicResources) as Box<dyn Plugin>)
+}
+
+impl Plugin for DynamicResources {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn points(&self) -> &'static [Point] {
+        POINTS
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let node = Action::ADD.or(Action::UPDATE_NODE_LABEL).or(Action::UPDATE_NODE_ALLOCATABLE);
+        let any = Action::ADD.or(Action::UPDATE).or(Action::DELETE);
+        vec![
+            Event::new(Resource::Node, node),
+            Event::new(Resource::ResourceClaim, any),
+            Event::new(Resource::TargetPod, Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+            Event::new(Resource::DeviceClass, Action::ADD.or(Action::UPDATE)),
+            Event::new(Resource::ResourceSlice, Action::ADD.or(Action::UPDATE)),
+        ]
+    }
+
+    fn hint(&self, pod: &PodInfo, _: Event, change: Change<'_>, cluster: &Cluster) -> Hint {
+        hints::hint(pod, change, cluster)
+    }
+
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Status> {
+        claims::names(pod).map(|_| ()).map_err(Status::unresolvable)
+    }
+
+    fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
+        if pod.spec().resource_claims.is_empty() {
+            return PreFilter::Skip;
+        }
+        match Asking::new(pod, cluster) {
+            Ok(None) => PreFilter::Skip,
+            Ok(Some(asking)) => PreFilter::Ask(Box::new(asking)),
+            Err(status) => PreFilter::Reject(status),
+        }
+    }
+
+    fn post_filter(&self, failed: &mut PostFilter<'_, '_>) -> Option<Answer> {
+        let asking = Asking::new(failed.pod, failed.cluster).ok().flatten()?;
+        let is_idle = |claim: &ResourceClaim| match claim.status.reserved_for.as_slice() {
+            [] => true,
+            [one] => one.uid == failed.pod.uid,
+            _ => false,
+        };
+        // A claim with devices that some node cannot use: elsewhere others may be had.
+        let claim = asking.claims.allocated().find(|(claim, nodes)| {
+            let is_elsewhere = |node: &NodeInfo| !nodes.contain(&node.object.matching);
+            is_idle(claim) && failed.cluster.cache.nodes().any(is_elsewhere)
+        });
+        let (claim, _) = claim?;
+        Some(Answer {
+            message: "deallocation of ResourceClaim completed".to_owned(),
+            writes: vec![Write::FreeResourceClaim {
+                namespace: claim.metadata.namespace.clone(),
+                claim: claim.metadata.name.clone(),
+                uid: claim.metadata.uid.clone(),
+                resource_version: claim.metadata.resource_version.clone(),
+            }],
+            ..Answer::default()
+        })
+    }
+
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+        if pod.spec().resource_claims.is_empty() {
+            return PreScore::Skip;
+        }
+        match Asking::new(pod, cluster) {
+            // Only alternatives make a difference.
+            Ok(Some(asking)) if asking.claims.have_alternatives() => PreScore::Ask(Box::new(asking)),
+            Ok(_) => PreScore::Skip,
+            Err(status) => PreScore::Fail(status),
+        }
+    }
+
+    fn reserve(&self, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Result<Vec<Write>, Status> {
+        if pod.spec().resource_claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(asking) = Asking::new(pod, cluster)? else { return Ok(Vec::new()) };
+        let mut allocations = asking.allocate(node)?.into_iter();
+        let mut writes = Vec::new();
+        for claim in asking.claims.all() {
+            let allocation = match &claim.status.allocation {
+                Some(_) => None,
+                None => Some(allocations.next().ok_or_else(|| Status::error("claim allocation not found for node"))?),
+            };
+            if allocation.is_none() && claim.status.reserved_for.iter().any(|user| user.uid == pod.uid) {
+                continue;
+            }
+            writes.push(Write::UseResourceClaim {
+                namespace: claim.metadata.namespace.clone(),
+                claim: claim.metadata.name.clone(),
+                uid: claim.metadata.uid.clone(),
+                resource_version: claim.metadata.resource_version.clone(),
+                allocation: allocation.map(Arc::new),
+            });
+        }
+        Ok(writes)
+    }
+}
+
+/// The claims of a pod, and what is to be found for them.
+struct Asking<'c> {
+    claims: PodClaims,
+    /// Nothing where all claims have their devices.
+    attempt: Option<RefCell<Attempt<'c>>>,
+    pod: Text,
+}
+
+impl<'c> Asking<'c> {
+    /// What a pod asks for; nothing if it has no claims.
+    fn new(pod: &PodInfo, cluster: &'c Cluster) -> Result<Option<Self>, Status> {
+        let claims = PodClaims::of(pod, cluster).map_err(Status::unresolvable)?;
+        if claims.is_empty() {
+            return Ok(None);
+        }
+        let Some(devices) = &cluster.objects.devices else {
+            return Err(Status::unresolvable("dynamic resource allocation is not available in this scheduler"));
+        };
+        let waiting: Vec<Arc<ResourceClaim>> = claims.to_allocate().cloned().collect();
+        for claim in &waiting {
+            claims::check(claim, devices, cluster)?;
+        }
+        let attempt = (!waiting.is_empty()).then(|| RefCell::new(attempt(&waiting, devices, cluster)));
+        Ok(Some(Asking { claims, attempt, pod: pod.uid.clone() }))
+    }
+
+    /// Devices for all claims that need some.
+    fn allocate(&self, node: &NodeInfo) -> Result<Vec<api::resource::v1::AllocationResult>, Status> {
+        let Some(attempt) = &self.attempt else { return Ok(Vec::new()) };
+        let mut attempt = attempt.borrow_mut();
+        let found = attempt.ask(target(node)).map_err(|error| status(&error))?;
+        let found = found.ok_or_else(|| Status::unresolvable("cannot allocate all claims"))?;
+        let mut shares = 0_u64;
+        let mut share_id = || {
+            shares = shares.wrapping_add(1);
+            share_id(&self.pod, shares)
+        };
+        attempt.allocations(&found, &mut share_id).map_err(|error| status(&error))
+    }
+
+    fn judge(&self, node: &NodeInfo) -> Result<(), Status> {
+        if let Some(attempt) = &self.attempt {
+            let found = attempt.borrow_mut().ask(target(node)).map_err(|error| status(&error))?;
+            if found.is_none() {
+                return Err(Status::unresolvable("cannot allocate all claims"));
+            }
+        }
+        let declares = |name: &str| node.object.declared_features.iter().any(|it| it == name);
+        let is_available = self.claims.allocated().all(|(claim, nodes)| {
+            let results = claim.status.allocation.iter().flat_map(|it| &it.devices.results);
+            let skips = results.clone().any(|result| !result.skip_node_operations.is_empty());
+            nodes.contain(&node.object.matching) && (!skips || declares("DRAOptionalNodeOperations"))
+        });
+        if is_available { Ok(()) } else { Err(Status::unresolvable("resourceclaim not available on the node")) }
+    }
+}
+
+fn target(node: &NodeInfo) -> Target<'_> {
+    Target::new(&node.object.matching, &node.object.declared_features)
+}
+
+/// Errors about a node leave the others; others end the attempt.
+fn status(error: &dra::Error) -> Status {
+    if error.is_about_node() { Status::unresolvable(error.to_string()) } else { Status::error(error.to_string()) }
+}
+
+fn attempt<'c>(claims: &[Arc<ResourceClaim>], devices: &'c Devices, cluster: &Cluster) -> Attempt<'c> {
+    let class = |name: &str| -> Option<Arc<DeviceClass>> {
+        cluster.objects.device_classes.get(&(Text::default(), name.into())).cloned()
+    };
+    let claims = Claims::new(claims, &class, &devices.programs, devices.inventory.features());
+    Attempt::new(&devices.inventory, claims, Budget::by_cost(), Some(&|| Box::new(LookAhead::default())))
+}
+
+/// An id in the form of a UUID that no other share of the cluster has: pods have ids of their own.
+fn share_id(pod: &str, number: u64) -> Text {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, pod, number).hash(&mut hasher);
+        hasher.finish()
+    };
+    let (high, low) = (half(0), half(1));
+    let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff);
+    let (d, e) = (((low >> 48) & 0x3fff) | 0x8000, low & 0xffff_ffff_ffff);
+    format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}").into()
+}
+
+impl Filter for Asking<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
+        self.judge(node)
+    }
+
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
+        Box::new(Same(self))
+    }
+}
+
+/// The same answers: devices stay with their claims, whichever pods are imagined away.
+struct Same<'s, 'c>(&'s Asking<'c>);
+
+impl Filter for Same<'_, '_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
+        self.0.judge(node)
+    }
+
+    fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
+        Box::new(Same(self.0))
+    }
+}
+
+impl Score for Asking<'_> {
+    fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
+        let given = self.claims.alternatives_given();
+        let given = given.map(|place| ALTERNATIVES_MAX.saturating_sub(i64::try_from(place).unwrap_or(0)));
+        let given = given.fold(0, i64::saturating_add);
+        let Some(attempt) = &self.attempt else { return Ok(given) };
+        let mut attempt = attempt.borrow_mut();
+        let found = attempt.ask(target(node)).map_err(|error| status(&error))?;
+        Ok(found.map_or(0, |found| attempt.score(&found).saturating_add(given)))
+    }
+
+    fn normalize(&self, scores: &mut [(NodeId, i64)]) {
+        default_normalize(scores, false);
+    }
+}
+
+#[cfg(test)]
+mod tests;

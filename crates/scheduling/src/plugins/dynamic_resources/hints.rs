@@ -1,0 +1,31 @@
+//! Which changes may help a pod that waits for devices.
+
+use api::resource::v1::ResourceClaim;
+
+use super::claims;
+use crate::cluster::{Cluster, PodInfo};
+use crate::framework::{Change, Hint};
+
+pub(super) fn hint(pod: &PodInfo, change: Change<'_>, cluster: &Cluster) -> Hint {
+    let helps = match change {
+        Change::ResourceClaim { old, new } => claim_helps(pod, old, new, cluster),
+        Change::Pod { new: Some(new), .. } => claims::of_pod(new, cluster).is_ok(),
+        _ => true,
+    };
+    if helps { Hint::Queue } else { Hint::Skip }
+}
+
+fn claim_helps(pod: &PodInfo, old: Option<&ResourceClaim>, new: Option<&ResourceClaim>, cluster: &Cluster) -> bool {
+    let has_devices = |claim: &ResourceClaim| claim.status.allocation.is_some();
+    let Some(new) = new else {
+        // What is gone has left its devices, if it had any.
+        return old.is_none_or(has_devices);
+    };
+    let Ok(own) = claims::of_pod(pod, cluster) else { return false };
+    match old {
+        Some(old) if has_devices(old) && !has_devices(new) => true,
+        _ if !own.iter().any(|claim| claim.metadata.uid == new.metadata.uid) => false,
+        None => true,
+        Some(old) => old.status != new.status,
+    }
+}
