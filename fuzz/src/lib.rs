@@ -12,6 +12,7 @@ mod cel_regex;
 mod cel_source;
 mod cel_text;
 mod cel_tree;
+mod devices;
 mod expressions;
 mod kubernetes;
 mod protobuf;
@@ -24,6 +25,7 @@ pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
+pub use devices::devices_partial;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
 pub use protobuf::kubernetes_protobuf;
 pub use tokens::apiserver_tokens;
@@ -39,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     ("cel_evaluate", cel_evaluate),
     ("cel_tree", cel_tree),
     ("cel_regex", cel_regex),
+    ("devices_partial", devices_partial),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
     ("kubernetes_cbor", kubernetes_cbor),

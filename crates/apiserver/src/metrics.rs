@@ -108,18 +108,16 @@ impl Metrics {
         self.dropped.with(&["429", "apiserver", group, resource, scope, subresource, verb, version]).increment();
     }
 
-    /// How many requests of a kind (`mutating` or `readOnly`) are being handled.
+    /// Counts a request of a kind (`mutating` or `readOnly`) for as long as the guard lives.
     #[must_use]
-    pub(crate) fn in_flight(&self, kind: &str) -> Arc<Gauge> {
-        self.in_flight.with(&[kind])
+    pub(crate) fn in_flight(&self, kind: &str) -> Counted {
+        Counted::new(self.in_flight.with(&[kind]))
     }
 
     /// Counts a watch for as long as the guard lives.
     #[must_use]
-    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> LongRunning {
-        let gauge = self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]);
-        gauge.add(1);
-        LongRunning(gauge)
+    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> Counted {
+        Counted::new(self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]))
     }
 
     /// Counts a watch that was ended because its client did not read.
@@ -140,10 +138,17 @@ impl Default for Metrics {
     }
 }
 
-/// A request that lasts.
-pub(crate) struct LongRunning(Arc<Gauge>);
+/// A request that counts for as long as this lives, however it ends.
+pub(crate) struct Counted(Arc<Gauge>);
 
-impl Drop for LongRunning {
+impl Counted {
+    fn new(gauge: Arc<Gauge>) -> Self {
+        gauge.add(1);
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.add(-1);
     }

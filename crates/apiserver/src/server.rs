@@ -37,7 +37,7 @@ use crate::http::warnings;
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
 use crate::identity::{Authenticator, User, impersonation};
-use crate::metrics::{Labels, Metrics};
+use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
 use crate::resources::{self, Resource};
@@ -135,6 +135,12 @@ pub struct Server {
     reads: Semaphore,
     writes: Semaphore,
     stopping: watch::Sender<bool>,
+}
+
+/// A request that is being handled.
+struct Seat<'s> {
+    _permit: tokio::sync::SemaphorePermit<'s>,
+    _counted: Counted,
 }
 
 /// Tells when the server stops.
@@ -293,35 +299,29 @@ impl Server {
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
             user = self.impersonate(parts, target, &user, &wanted).await?;
         }
-        let path = parts.uri.path();
-        let is_watch = target.is_some_and(|target| target.verb == Some(Verb::Watch));
-        let is_health = matches!(path, "/healthz" | "/livez" | "/readyz");
-        let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
-        let (gate, kind) = if writes { (&self.writes, "mutating") } else { (&self.reads, "readOnly") };
-        let _permit = if is_watch || is_health {
-            None
-        } else {
-            match gate.try_acquire() {
-                Ok(permit) => Some(permit),
-                Err(_) => {
-                    self.metrics.refused(labels);
-                    let text = "Too many requests, please try again later.\n";
-                    return Ok(Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1"));
-                }
-            }
-        };
-        let gauge = self.metrics.in_flight(kind);
-        gauge.add(1);
-        let work = warnings::collect(self.routed(parts, body, query, target, &user));
-        let result = match tokio::time::timeout(self.options.request_timeout, work).await {
+        let work = warnings::collect(self.routed(parts, body, query, target, &user, labels));
+        match tokio::time::timeout(self.options.request_timeout, work).await {
             Ok((result, warnings)) => Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings)),
             Err(_) => {
                 let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Failure::new(504, "Timeout", message).with_no_details())
             }
-        };
-        gauge.add(-1);
-        result
+        }
+    }
+
+    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if all
+    /// are taken. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
+    fn seat(&self, method: &http::Method, labels: &Labels) -> std::result::Result<Seat<'_>, Answer> {
+        let writes = !matches!(*method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
+        let (seats, kind) = if writes { (&self.writes, "mutating") } else { (&self.reads, "readOnly") };
+        match seats.try_acquire() {
+            Ok(permit) => Ok(Seat { _permit: permit, _counted: self.metrics.in_flight(kind) }),
+            Err(_) => {
+                self.metrics.refused(labels);
+                let text = "Too many requests, please try again later.\n";
+                Err(Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1"))
+            }
+        }
     }
 
     async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
@@ -372,12 +372,19 @@ impl Server {
         query: &Query,
         target: Option<&Target>,
         user: &User,
+        labels: &Labels,
     ) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let Some(target) = target else {
+            let is_health = matches!(parts.uri.path(), "/healthz" | "/livez" | "/readyz");
+            let _seat = match self.seat(&parts.method, labels) {
+                Ok(seat) => Some(seat),
+                Err(_) if is_health => None,
+                Err(refused) => return Ok(refused),
+            };
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
                 self.wait_for_definitions().await?;
             }
@@ -423,6 +430,11 @@ impl Server {
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let _seat = match self.seat(&parts.method, labels) {
+            Ok(seat) => Some(seat),
+            Err(_) if verb == Verb::Watch => None,
+            Err(refused) => return Ok(refused),
+        };
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
         let answer = call.run(verb).await;
         match deprecation {

@@ -120,3 +120,31 @@ async fn a_watch_of_one_name_needs_the_right_to_that_name_only() {
         assert_eq!(cluster.ask(&user, "GET", &format!("{maps}{query}"), Value::Null).await.0, code, "{query}");
     }
 }
+
+#[tokio::test]
+async fn a_patch_makes_no_other_object_of_one() {
+    let cluster = Cluster::start().await;
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    cluster.make(maps, json!({"metadata": {"name": "c"}})).await;
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &format!("{maps}/c"), json!({"metadata": {"uid": "7"}})).await;
+    let message = "ConfigMap \"c\" is invalid: metadata.uid: Invalid value: \"7\": field is immutable";
+    assert_eq!((code, &answer["message"]), (422, &json!(message)));
+    assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{maps}/c"), json!({"metadata": {"uid": null}})).await.0, 200);
+}
+
+#[tokio::test]
+async fn discovery_is_only_read() {
+    let cluster = Cluster::start().await;
+    for path in ["/api", "/apis", "/apis/apps", "/apis/apps/v1", "/api/v1"] {
+        assert_eq!(cluster.ask(&admin(), "POST", path, json!({})).await.0, 405, "{path}");
+        assert_eq!(cluster.ask(&admin(), "GET", path, Value::Null).await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_tells_no_grace_period() {
+    let cluster = Cluster::start().await;
+    let (_, answer) = cluster.ask(&admin(), "DELETE", "/api/v1/namespaces/ns", Value::Null).await;
+    assert!(answer["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], Value::Null);
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use api::coordination::v1::Lease;
 use api::core::v1::{Node, Pod};
+use api::features::Features as Gates;
 use api::json::Value;
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
@@ -16,22 +17,24 @@ use client::{Client, Resource};
 use kubelet::simulation::{Rules, Simulation};
 use kubelet::template::Template;
 use kubelet::{Fleet, clock};
-use matching::{CompileCache, Features};
+use matching::CompileCache;
 use store::{Embedded, Store};
 use tokio::sync::oneshot;
 
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
 const LIMIT: Duration = Duration::from_secs(30);
 
-struct Cluster {
+/// A server, and what it holds of nodes and pods.
+pub(crate) struct Cluster {
+    store: Arc<dyn Store>,
     server: Arc<Server>,
-    admin: Client,
-    nodes: Informer<Node>,
-    pods: Informer<Pod>,
+    pub(crate) admin: Client,
+    pub(crate) nodes: Informer<Node>,
+    pub(crate) pods: Informer<Pod>,
 }
 
 /// A fleet at work, until it is dropped.
-struct Running {
+pub(crate) struct Running {
     _stop: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -44,22 +47,52 @@ impl Running {
 }
 
 impl Cluster {
-    async fn start() -> Self {
+    pub(crate) async fn start(features: Gates) -> Self {
         let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let server =
-            Server::start(store, Options { features: api::features::Features::all_proposals(), ..Options::default() })
-                .await
-                .unwrap();
-        let user = User::authenticated("admin", &["system:masters"]);
-        let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "admin");
+        let cluster = Self::on(store, features).await;
         let account = api::json!({"metadata": {"name": "default"}});
-        admin.documents(SERVICE_ACCOUNTS).create("default", &account).await.unwrap();
-        let nodes = Informer::start(&admin, Selection::default());
-        let pods = Informer::start(&admin, Selection::default());
-        Self { server, admin, nodes, pods }
+        cluster.admin.documents(SERVICE_ACCOUNTS).create("default", &account).await.unwrap();
+        cluster
     }
 
-    fn fleet(&self, nodes: usize) -> Running {
+    /// Another server on the same data.
+    pub(crate) async fn beside(&self, features: Gates) -> Self {
+        Self::on(self.store.clone(), features).await
+    }
+
+    async fn on(store: Arc<dyn Store>, features: Gates) -> Self {
+        let server = Server::start(store.clone(), Options { features, ..Options::default() }).await.unwrap();
+        let user = User::authenticated("admin", &["system:masters"]);
+        let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "admin");
+        let nodes = Informer::start(&admin, Selection::default());
+        let pods = Informer::start(&admin, Selection::default());
+        Self { store, server, admin, nodes, pods }
+    }
+
+    /// Runs the controllers, until what is given back is dropped.
+    pub(crate) fn controllers(&self, features: Gates) -> client::Stop {
+        let (stop, shutdown) = client::Shutdown::channel();
+        let server = self.server.clone();
+        let options = controllers::manager::Options {
+            clients: Arc::new(move |name| {
+                let groups = ["system:masters"];
+                let user = User::authenticated(name, &groups);
+                Client::in_process(Connection::new(server.clone(), Some(user)), name)
+            }),
+            controllers: vec!["*".to_owned()],
+            features,
+            settings: controllers::settings::Settings::default(),
+            runtime: client::controller::Runtime::new(
+                &telemetry::metrics::Registry::new(),
+                client::Health::new(),
+                shutdown,
+            ),
+        };
+        tokio::spawn(controllers::manager::run(options));
+        stop
+    }
+
+    pub(crate) fn fleet(&self, nodes: usize, features: Gates) -> Running {
         let server = self.server.clone();
         let start = Instant::now();
         let options = kubelet::Options {
@@ -67,11 +100,11 @@ impl Cluster {
             template: Template::default(),
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
-                let user = User::authenticated(format!("system:node:{node}"), &["system:masters", "system:nodes"]);
+                let user = User::authenticated(format!("system:node:{node}"), &["system:nodes"]);
                 Client::in_process(Connection::new(server.clone(), Some(user)), "kubelet")
             }),
             cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
-            features: Features::ALL,
+            features: features.into(),
             clock: clock::wall(),
             port: 0,
         };
@@ -87,18 +120,18 @@ impl Cluster {
         Running { _stop: stop, task }
     }
 
-    async fn create(&self, name: &str, spec: Value) {
+    pub(crate) async fn create(&self, name: &str, spec: Value) {
         let pod = api::json!({"metadata": {"name": name}, "spec": spec});
         self.admin.documents(Pod::RESOURCE).create("default", &pod).await.unwrap();
     }
 
-    fn pod(&self, name: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.pods.store().get("default", name)
     }
 }
 
 /// Waits until the objects of an informer are as they should be.
-async fn until<T: Send + Sync + 'static>(informer: &Informer<T>, holds: impl Fn() -> bool) {
+pub(crate) async fn until<T: Send + Sync + 'static>(informer: &Informer<T>, holds: impl Fn() -> bool) {
     let mut changes = informer.changes();
     let waiting = async {
         while !holds() {
@@ -112,14 +145,14 @@ fn is_ready(node: &Node) -> bool {
     node.status.conditions.iter().any(|it| it.condition_type == "Ready" && it.status == "True")
 }
 
-fn on(node: &str) -> Value {
+pub(crate) fn on(node: &str) -> Value {
     api::json!({"nodeName": node, "containers": [{"name": "c", "image": "app:1"}]})
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_run_end_and_go_on_after_a_restart() {
-    let cluster = Cluster::start().await;
-    let fleet = cluster.fleet(3);
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let fleet = cluster.fleet(3, Gates::all_proposals());
     until(&cluster.nodes, || cluster.nodes.store().list().iter().filter(|node| is_ready(node)).count() == 3).await;
 
     cluster.create("a", on("node-1")).await;
@@ -130,13 +163,15 @@ async fn pods_run_end_and_go_on_after_a_restart() {
         pod.status.conditions.iter().map(|it| format!("{}={}", it.condition_type, it.status)).collect();
     let expected = ["PodReadyToStartContainers=True", "Initialized=True", "Ready=True", "ContainersReady=True"];
     assert_eq!(conditions, expected);
-    let lease = cluster.admin.objects::<Lease>().get("kube-node-lease", "node-1").await.unwrap();
+    let leases: Informer<Lease> = Informer::start(&cluster.admin, Selection::default());
+    until(&leases, || leases.store().get("kube-node-lease", "node-1").is_some()).await;
+    let lease = leases.store().get("kube-node-lease", "node-1").unwrap();
     assert_eq!(lease.spec.holder_identity.as_deref(), Some("node-1"));
     assert_eq!(lease.metadata.owner_references.len(), 1);
 
     // Another process takes over: nothing is written about a pod that runs, and its address stays taken.
     fleet.stop().await;
-    let fleet = cluster.fleet(3);
+    let fleet = cluster.fleet(3, Gates::all_proposals());
     cluster.create("b", on("node-1")).await;
     until(&cluster.pods, || cluster.pod("b").is_some_and(|pod| pod.status.phase == "Running")).await;
     assert_eq!(cluster.pod("b").unwrap().status.pod_ip, "10.128.1.2");
@@ -150,8 +185,8 @@ async fn pods_run_end_and_go_on_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_the_node_does_not_take_fails_with_a_reason() {
-    let cluster = Cluster::start().await;
-    let _fleet = cluster.fleet(1);
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let _fleet = cluster.fleet(1, Gates::all_proposals());
     until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some()).await;
     let taint = api::json!({"spec": {"taints": [{"key": "maint", "effect": "NoExecute"}]}});
     let nodes = cluster.admin.objects::<Node>();

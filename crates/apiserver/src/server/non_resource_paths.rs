@@ -40,7 +40,6 @@ pub(super) async fn answer(
     let is_public = path == "/version" || is_health(path);
     if !is_public {
         let verb = parts.method.as_str().to_lowercase();
-        let verb = if verb == "post" { "create".to_owned() } else { verb };
         let asked = Request::Path { verb: &verb, path: whole };
         if server.authorizer.authorize(user, asked).is_err() {
             server.catch_up().await;
@@ -58,6 +57,9 @@ pub(super) async fn answer(
         ["metrics"] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
             Ok(Answer::bytes(200, content_type, server.metrics.text()))
+        }
+        ["api" | "apis", ..] if !matches!(parts.method, http::Method::GET | http::Method::HEAD) => {
+            Err(Failure::method_not_allowed())
         }
         ["metrics", component] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

@@ -8,7 +8,7 @@ use api::yaml;
 
 use super::create::{SYSTEM_FIELDS, check_namespace, check_terminating, insert, normalize};
 use super::modify::modify;
-use super::update::{BasedOn, Tracking, change, check_name, show};
+use super::update::{BasedOn, Tracking, change, check_name, check_uid, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
 use crate::authorization;
 use crate::clock;
@@ -208,18 +208,6 @@ pub(super) fn refused(refusal: Refusal) -> Box<Failure> {
             Failure::new(409, "Conflict", message).with_detail("causes", causes)
         }
     }
-}
-
-/// A configuration may name the object that it is for.
-fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<()> {
-    let uid = metadata::text(object, "uid");
-    if uid == metadata::text(old, "uid") {
-        return Ok(());
-    }
-    let mut errors = api::field::Errors::new();
-    let at = api::field::Path::new("metadata");
-    errors.invalid(at.child("uid"), uid, "field is immutable");
-    Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
 }
 
 /// The object in the stored version, if it is the one that the path names.

@@ -196,7 +196,10 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
     }
     let now = clock::now();
     metadata::set(&mut object, "deletionTimestamp", now.plus_seconds(grace).to_string());
-    metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
+    // Kubernetes: how long a namespace takes is not known.
+    if !is_namespace {
+        metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
+    }
     if !deleting {
         let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
         if let Some(generation) = generation.filter(|generation| *generation > 0) {
@@ -251,6 +254,30 @@ fn finalizers_after(resource: &Resource, options: &DeleteOptions, object: &Value
     finalizers
 }
 
+/// Deletes one object of a collection; one that is gone already is fine.
+async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<()> {
+    let name = key.rsplit('/').next().unwrap_or_default().to_owned();
+    let target = Target { name, ..call.target.clone() };
+    let one = Call {
+        target: &target,
+        body: call.body.clone(),
+        accepted: call.accepted.clone(),
+        server: call.server,
+        resource: call.resource,
+        custom: call.custom.clone(),
+        query: call.query,
+        headers: call.headers,
+        user: call.user,
+    };
+    match Box::pin(delete_object(&one, options)).await {
+        Err(failure) if failure.code != 404 => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// This many objects of a collection are deleted at a time.
+const COLLECTION_WIDTH: usize = 64;
+
 pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
     let options = DeleteOptions::read(call)?;
     let selection = Selection::from_query(call.query, call.resource)?;
@@ -261,25 +288,10 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
     let revision = call.server.cache.revision();
     let found = call.cache().find(&call.interest(&selection), revision);
     let snapshot = list::select(&call.range(), found, None, &selection).await;
-    for (key, _) in &snapshot.objects {
-        let name = key.rsplit('/').next().unwrap_or_default().to_owned();
-        let target = Target { name, ..call.target.clone() };
-        let one = Call {
-            target: &target,
-            body: call.body.clone(),
-            accepted: call.accepted.clone(),
-            server: call.server,
-            resource: call.resource,
-            custom: call.custom.clone(),
-            query: call.query,
-            headers: call.headers,
-            user: call.user,
-        };
-        match Box::pin(delete_object(&one, &options)).await {
-            Ok(_) => {}
-            Err(failure) if failure.code == 404 => {}
-            Err(failure) => return Err(failure),
-        }
+    // Many at a time: those that are under way together become durable together.
+    for chunk in snapshot.objects.chunks(COLLECTION_WIDTH) {
+        let chunk = chunk.iter().map(|(key, _)| delete_one(call, key, &options));
+        futures::future::try_join_all(chunk).await?;
     }
     list::show(call, &snapshot, &selection)
 }

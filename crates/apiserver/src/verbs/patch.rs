@@ -4,7 +4,7 @@ use api::json::Value;
 
 use super::Call;
 use super::create::{check_namespace, merge_owners};
-use super::update::{BasedOn, change, modify_tracked, show};
+use super::update::{BasedOn, change, check_uid, modify_tracked, show};
 use crate::http::answer::Answer;
 use crate::http::payload::{Decoded, FieldValidation, Payload};
 use crate::http::status::{Failure, Result};
@@ -65,7 +65,8 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         }
         call.confirm_rights(&object, Some(old))?;
         let based_on = BasedOn::of(call, &object)?;
-        based_on.check(call, old)?;
+        based_on.check_version(call, old)?;
+        check_uid(call, &object, old)?;
         let mut object = object;
         check_namespace(call, &mut object)?;
         warnings::add(merge_owners(&mut object, " after mutating admission happens"));

@@ -164,6 +164,18 @@ impl BasedOn {
     }
 }
 
+/// A patch may name the object that it is for, and cannot make it another one.
+pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<()> {
+    let uid = metadata::text(object, "uid");
+    if uid.is_empty() || uid == metadata::text(old, "uid") {
+        return Ok(());
+    }
+    let mut errors = api::field::Errors::new();
+    let at = api::field::Path::new("metadata");
+    errors.invalid(at.child("uid"), uid, "field is immutable");
+    Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
+}
+
 /// The object is another one than the update names.
 fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failure> {
     let (group, plural) = call.resource.storage_name();

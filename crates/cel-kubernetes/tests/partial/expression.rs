@@ -1,18 +1,30 @@
 //! Random expressions over `devices`.
 
-/// Random numbers from a seed.
-pub(crate) struct Choices(u64);
+/// Decisions: from bytes as long as there are any, then from a seed.
+pub(crate) struct Choices {
+    state: u64,
+    bytes: Vec<u8>,
+}
 
 impl Choices {
     pub(crate) fn new(seed: u64) -> Self {
-        Choices(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
+        Choices { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03, bytes: Vec::new() }
+    }
+
+    /// Decides by these bytes first.
+    #[allow(dead_code, reason = "the fuzz target's way in")]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Choices { bytes: bytes.iter().rev().copied().collect(), ..Choices::new(1) }
     }
 
     pub(crate) fn below(&mut self, count: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % count
+        if let Some(byte) = self.bytes.pop() {
+            return usize::from(byte) % count;
+        }
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state >> 33).unwrap() % count
     }
 
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -160,7 +172,24 @@ impl Generator<'_> {
         if self.depth >= DEPTH_MAX {
             return self.choices.pick(&["true", "false", "size(devices) > 1"]).to_owned();
         }
-        match self.choices.below(30) {
+        match self.choices.below(32) {
+            30 => {
+                let name = self.name();
+                let value = self.deeper(Self::ints);
+                let range = self.devices();
+                let (element, body) = self.with_element(Self::int);
+                format!(
+                    "cel.bind({name}, {value}, {range}.all({element}, {name}.exists(i, i >= {body})) || {name}.size() < 2)"
+                )
+            }
+            31 => {
+                let name = self.name();
+                let value = self.deeper(Self::devices);
+                let (element, body) = self.with_element(Self::bool);
+                format!(
+                    "cel.bind({name}, {value}, devices.exists({element}, {name}.size() > 1 && {body}) && {name}.size() < 3)"
+                )
+            }
             0..=2 => format!("({} && {})", self.deeper(Self::bool), self.deeper(Self::bool)),
             3 | 4 => format!("({} || {})", self.deeper(Self::bool), self.deeper(Self::bool)),
             5 => format!("!({})", self.deeper(Self::bool)),

@@ -1,5 +1,7 @@
 //! Variables with their selections and indices: one step of the plan, priced as cel-go prices attributes.
 
+use std::mem;
+
 use super::machine::{Evaluated, Machine, put};
 use super::node::{Attribute, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
 use super::trace::Tracer;
@@ -221,12 +223,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return Ok(value.clone());
         }
         let program = self.program;
+        // The value stays when the loops are left in which it is first read: it must not hang on what they are about.
+        let drawn = self.tracer().recall().map(|recall| mem::take(&mut recall.drawn));
         let value = match program.lazies.get(init).map(|node| self.eval(node)) {
             Some(Ok(value)) => value,
             Some(Err(fatal)) if fatal.is_fatal() => return Err(fatal),
             Some(Err(error)) => Value::Error(error),
             None => Value::Null,
         };
+        if let (Some(recall), Some(drawn)) = (self.tracer().recall(), drawn) {
+            recall.drawn = drawn;
+        }
         self.set_slot(slot, value.clone());
         Ok(value)
     }

@@ -44,6 +44,7 @@ impl<'a> Logic<'a> {
     }
 
     /// Another operand decided, if none of these has ended the evaluation before.
+    #[cold]
     pub(super) fn decided(&self, truth: bool) -> Tested<'a> {
         let end = if self.verdict.can_end() { Verdict::FATAL } else { Verdict::NONE };
         Value::of_verdict(Verdict::of(truth) | end).after(&self.hangs_on).into()

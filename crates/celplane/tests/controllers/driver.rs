@@ -104,6 +104,8 @@ impl Player<'_> {
             }
         }
         if self.mode.is_empty() {
+            // What is visible may not be in the log yet.
+            self.quiet(QUIET).await;
             self.from = self.cluster.log.len();
         }
     }
@@ -185,15 +187,22 @@ impl Player<'_> {
                 tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
                 return Ok(());
             }
-            let path = self.fill(wait["path"].as_str().unwrap()).await;
+            let mut path = self.fill(wait["path"].as_str().unwrap()).await;
             let limit = wait["timeout"].as_f64().map_or(WAIT_MAX, |limit| Duration::from_secs_f64(limit + 20.0));
             let start = Instant::now();
             while !holds(wait, self.get(&path).await.as_ref()) {
                 if start.elapsed() > limit {
                     let now = self.get(&path).await.map(|it| it["status"].to_string());
-                    return Err(format!("waited in vain for {wait}; last {now:?}"));
+                    let pods =
+                        self.get(&format!("/api/v1/namespaces/{}/pods", self.namespace)).await.unwrap_or_default();
+                    let pods = pods["items"].as_array().into_iter().flatten();
+                    let pods: Vec<String> =
+                        pods.map(|pod| format!("{} {}", pod["metadata"]["name"], pod["status"]["phase"])).collect();
+                    return Err(format!("waited in vain for {wait}; last {now:?}; pods {pods:?}"));
                 }
                 tokio::time::sleep(Duration::from_millis(25)).await;
+                // A pod that is waited for may not have a name yet.
+                path = self.fill(wait["path"].as_str().unwrap()).await;
             }
         } else if let Some(step) = step.get("kubelet") {
             let step = serde_json::from_str(&self.fill(&step.to_string()).await).unwrap();

@@ -87,6 +87,7 @@ impl Mask {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "T"),
             (r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----(\\n)?", "{pem}"),
             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-{r}"),
+            (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
             (r"\bsim-\d+\b", "{node}"),
             (r"\b192\.168\.0\.\d+\b", "{hostIP}"),
         ];
@@ -119,6 +120,9 @@ impl Mask {
             for field in ["uid", "resourceVersion", "managedFields"] {
                 metadata.remove(field);
             }
+        }
+        if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
+            claim.remove("resourceVersion");
         }
         self.value(&object)
     }

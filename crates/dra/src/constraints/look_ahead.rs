@@ -30,6 +30,12 @@ impl LookAhead {
         LookAhead { exhaustive_below, expressions: HashMap::new(), meter: Meter::default() }
     }
 
+    /// A look ahead for one search, as [`NewPruning`](crate::attempt::NewPruning) asks for it.
+    #[must_use]
+    pub fn boxed() -> Box<dyn Pruning> {
+        Box::new(LookAhead::default())
+    }
+
     /// What has been run.
     #[must_use]
     pub fn meter(&self) -> Meter {

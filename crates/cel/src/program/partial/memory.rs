@@ -57,7 +57,7 @@ pub(in super::super) struct Recall {
     /// Bodies that hang on more than their elements are not run on candidates.
     pub(in super::super) is_quick: bool,
     /// The candidates that the bodies around are about: there they have been drawn.
-    pub(super) drawn: Vec<u32>,
+    pub(in super::super) drawn: Vec<u32>,
     /// Where the local variables come from.
     origins: Vec<Option<Origin>>,
 }

@@ -1,0 +1,222 @@
+//! The cache over a store that loses its place, and pods that are changed by hand.
+
+use super::*;
+
+#[test]
+fn only_what_lies_under_a_resource_is_an_object() {
+    assert!(is_object("/registry/core/pods/default/a"));
+    assert!(!is_object("/registry/compact_rev_key"));
+}
+
+/// A store whose watches lose their place when told to.
+struct Forgetful {
+    store: store::Embedded,
+    forget: watch::Sender<bool>,
+}
+
+struct Losing(store::Watch, Option<watch::Receiver<bool>>, Revision);
+
+#[async_trait::async_trait]
+impl store::Source for Losing {
+    async fn next(&mut self) -> Result<Batch, store::Error> {
+        let Self(inner, forget, after) = self;
+        let forgotten = async {
+            match forget {
+                Some(forget) => drop(forget.wait_for(|it| *it).await.unwrap()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = forgotten => Err(store::Error::Compacted { requested: *after, oldest: u64::MAX }),
+            batch = inner.next() => batch,
+        }
+    }
+
+    fn progress_request(&self) -> ProgressRequest {
+        self.0.progress_request()
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Forgetful {
+    async fn current_revision(&self) -> Result<Revision, store::Error> {
+        self.store.current_revision().await
+    }
+
+    async fn get(&self, key: &str, at_least: Revision) -> Result<store::Reading, store::Error> {
+        self.store.get(key, at_least).await
+    }
+
+    async fn list(&self, prefix: &str, options: ListOptions) -> Result<Page, store::Error> {
+        self.store.list(prefix, options).await
+    }
+
+    async fn write(&self, write: store::Write) -> Result<store::Outcome, store::Error> {
+        self.store.write(write).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<store::Watch, store::Error> {
+        let inner = self.store.watch(prefix, after).await?;
+        // A watch that is opened after the loss is a good one.
+        let forget = (!*self.forget.borrow()).then(|| self.forget.subscribe());
+        Ok(store::Watch::new(Losing(inner, forget, after)))
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), store::Error> {
+        self.store.compact(revision).await
+    }
+
+    async fn close(&self) -> Result<(), store::Error> {
+        self.store.close().await
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_lost_its_place_is_filled_anew_and_its_watchers_are_told() {
+    let store = store::Embedded::in_memory(store::Options::default()).unwrap();
+    let store = Arc::new(Forgetful { store, forget: watch::channel(false).0 });
+    let object = |name: &str| {
+        let mut object = api::json!({"metadata": {"name": name, "creationTimestamp": "t"}});
+        crate::storage::stored::encode(&mut object).unwrap()
+    };
+    let put = async |name: &str| {
+        let write = store::Write::create(format!("/registry/core/pods/{name}"), object(name));
+        match store.write(write).await.unwrap() {
+            store::Outcome::Done { revision } => revision,
+            conflict => panic!("{conflict:?}"),
+        }
+    };
+    put("old").await;
+    let cache = Cache::start(store.clone(), 1, 1 << 20).await.unwrap();
+    let pods = cache.resource("/registry/core/pods/");
+    let before = put("before").await;
+    cache.reach(before).await.unwrap();
+    let mut of_all = pods.follow_after(Interest::Everything, before).unwrap();
+    let mut of_one = pods.follow_after(Interest::Key("/registry/core/pods/x".to_owned()), before).unwrap();
+    assert_eq!(of_all.take().unwrap().len(), 0);
+    store.forget.send_replace(true);
+    let missed = put("missed").await;
+    cache.reach(missed).await.unwrap();
+    assert!(of_all.changed().await && of_one.changed().await);
+    assert_eq!(pods.len(), 3);
+    let oldest = cache.started_at.load(Ordering::Acquire);
+    assert_eq!(of_all.take().unwrap_err(), TooOld { oldest });
+    assert!(of_one.take().is_err());
+    // A client that comes back with an older version lists again.
+    assert_eq!(pods.follow_after(Interest::Everything, oldest - 1).err(), Some(TooOld { oldest }));
+    let after = put("after").await;
+    cache.reach(after).await.unwrap();
+    let mut follower = pods.follow_after(Interest::Everything, missed).unwrap();
+    assert_eq!(follower.take().unwrap().len(), 1);
+    store.close().await.unwrap();
+}
+
+#[test]
+fn prefixes_are_cut_behind_the_resource() {
+    assert_eq!(prefix_of("/registry/core/pods/default/a"), "/registry/core/pods/");
+    assert_eq!(prefix_of("/registry/core/nodes/a"), "/registry/core/nodes/");
+    assert_eq!(prefix_of("/odd"), "/odd");
+}
+
+/// The cache of pods, changed by hand.
+struct Pods {
+    cache: Arc<ResourceCache>,
+    revision: Revision,
+}
+
+impl Pods {
+    fn new() -> Self {
+        let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)));
+        Self { cache: Arc::new(ResourceCache::new("/registry/core/pods/", changes)), revision: 0 }
+    }
+
+    fn key(name: &str) -> String {
+        format!("/registry/core/pods/{name}")
+    }
+
+    fn put(&mut self, name: &str, node: &str) {
+        let labels = api::json!({"nodeName": "other"});
+        let metadata = api::json!({"name": name, "creationTimestamp": "t", "labels": labels});
+        let mut pod =
+            api::json!({"metadata": metadata, "spec": {"nodeSelector": {"nodeName": "other"}, "nodeName": node}});
+        self.change(name, crate::storage::stored::encode(&mut pod));
+    }
+
+    fn change(&mut self, name: &str, value: Option<bytes::Bytes>) {
+        self.revision = self.revision.saturating_add(1);
+        let event = store::Event { key: Self::key(name).into(), value, revision: self.revision, previous: None };
+        self.cache.apply(event);
+    }
+
+    fn names(&self, interest: &Interest) -> Vec<String> {
+        let found = self.cache.find(interest, 0).objects;
+        found.iter().map(|(key, _)| key.rsplit('/').next().unwrap().to_owned()).collect()
+    }
+}
+
+fn seen(follower: &mut Follower) -> Vec<String> {
+    let changes = follower.take().unwrap();
+    let name = |change: &Arc<Change>| change.key.rsplit('/').next().unwrap().to_owned();
+    changes.iter().map(|change| format!("{} {}", change.kind.event_type(), name(change))).collect()
+}
+
+#[test]
+fn pods_are_found_by_node_whatever_happened_to_them() {
+    let mut pods = Pods::new();
+    let of = |node: &str| Interest::Field(node.to_owned());
+    pods.put("a/one", "n1");
+    pods.put("a/two", "");
+    assert_eq!(pods.names(&of("n1")), ["one"]);
+    assert_eq!(pods.names(&of("other")), [""; 0]);
+    pods.put("a/two", "n1");
+    pods.put("b/three", "n2");
+    assert_eq!(pods.names(&of("n1")), ["one", "two"]);
+    assert_eq!(pods.names(&Interest::Range(Pods::key("b/"))), ["three"]);
+    assert_eq!(pods.names(&Interest::Key(Pods::key("a/two"))), ["two"]);
+    pods.put("a/one", "n2");
+    pods.change("a/two", None);
+    assert_eq!(pods.names(&of("n1")), [""; 0]);
+    assert_eq!(pods.names(&of("n2")), ["one", "three"]);
+}
+
+#[tokio::test]
+async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
+    let mut pods = Pods::new();
+    pods.put("a/one", "n1");
+    let follow = |pods: &Pods, interest| pods.cache.follow_after(interest, 0).unwrap();
+    let mut of_node = follow(&pods, Interest::Field("n1".to_owned()));
+    let mut of_other = follow(&pods, Interest::Field("n9".to_owned()));
+    let mut of_namespace = follow(&pods, Interest::Range(Pods::key("b/")));
+    let mut of_one = follow(&pods, Interest::Key(Pods::key("a/one")));
+    let mut of_all = follow(&pods, Interest::Everything);
+    // What happened before they came is theirs too.
+    assert_eq!(seen(&mut of_node), ["ADDED one"]);
+    pods.put("b/two", "n2");
+    pods.put("a/one", "n2");
+    pods.put("b/two", "n1");
+    pods.change("b/two", None);
+    assert!(of_node.changed().await);
+    assert_eq!(seen(&mut of_node), ["MODIFIED one", "MODIFIED two", "DELETED two"]);
+    assert_eq!(seen(&mut of_other), [""; 0]);
+    assert_eq!(seen(&mut of_namespace), ["ADDED two", "MODIFIED two", "DELETED two"]);
+    assert_eq!(seen(&mut of_one), ["ADDED one", "MODIFIED one"]);
+    assert_eq!(seen(&mut of_all).len(), 5);
+    drop((of_node, of_other, of_namespace, of_one));
+    assert!(!pods.cache.read().mailboxes.ask_for_field());
+    let (snapshot, mut after) = pods.cache.find_and_follow(Interest::Field("n2".to_owned()), 0);
+    assert_eq!(snapshot.objects.len(), 1);
+    assert_eq!(seen(&mut after), [""; 0]);
+}
+
+#[test]
+fn a_follower_who_does_not_read_loses_its_place_and_holds_no_memory() {
+    let mut pods = Pods::new();
+    let mut idle = pods.cache.follow(Interest::Field("n1".to_owned()));
+    for _ in 0..5000 {
+        pods.put("a/one", "n1");
+    }
+    assert!(idle.take().is_err());
+    pods.put("a/one", "n1");
+    assert!(idle.take().is_err());
+}
