@@ -482,9 +482,14 @@ fn is_member<'a>(member: &'a Member, operand: Value<'a>) -> Result<bool, EvalErr
 }
 
 /// What kept the operands of `&&` or `||` from deciding.
+///
+/// Nothing in most cases: then there is nothing to make, to look at or to drop.
 #[derive(Default)]
-pub(super) struct Undecided<'a> {
-    unknown: Option<Box<partial::Logic<'a>>>,
+pub(super) struct Undecided<'a>(Option<Box<Reasons<'a>>>);
+
+#[derive(Default)]
+struct Reasons<'a> {
+    unknown: Option<partial::Logic<'a>>,
     error: Option<EvalError>,
 }
 
@@ -492,14 +497,15 @@ impl<'a> Undecided<'a> {
     /// Takes note of an operand that is no truth value; only a fatal error goes through.
     #[cold]
     pub(super) fn add(&mut self, operand: Result<Tested<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {
+        let reasons = self.0.get_or_insert_default();
         match operand.map(Value::from) {
-            Ok(Value::Unknown(unknown)) => self.unknown.get_or_insert_default().add(unknown, decisive),
+            Ok(Value::Unknown(unknown)) => reasons.unknown.get_or_insert_default().add(unknown, decisive),
             Ok(_) => {
-                self.error.get_or_insert_with(EvalError::no_such_overload);
+                reasons.error.get_or_insert_with(EvalError::no_such_overload);
             }
             Err(fatal) if fatal.is_fatal() => return Err(fatal),
             Err(error) => {
-                self.error.get_or_insert(error);
+                reasons.error.get_or_insert(error);
             }
         }
         Ok(())
@@ -507,16 +513,31 @@ impl<'a> Undecided<'a> {
 
     /// The outcome where an operand decided.
     #[inline(always)]
-    pub(super) fn decided(&self, truth: bool) -> Result<Tested<'a>, EvalError> {
-        match &self.unknown {
+    pub(super) fn decided(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+        match self.0 {
             None => Ok(Tested::Is(truth)),
-            Some(unknown) => Ok(unknown.decided(truth)),
+            Some(reasons) => Ok(reasons.decided(truth)),
         }
     }
 
     /// The outcome where no operand decided: the first error counts, if there is one in any case.
-    #[inline]
+    #[inline(always)]
     pub(super) fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+        match self.0 {
+            None => Ok(Tested::Is(truth)),
+            Some(reasons) => reasons.or_else(truth),
+        }
+    }
+}
+
+impl<'a> Reasons<'a> {
+    #[cold]
+    fn decided(self: Box<Self>, truth: bool) -> Tested<'a> {
+        self.unknown.map_or(Tested::Is(truth), |unknown| unknown.decided(truth))
+    }
+
+    #[cold]
+    fn or_else(self: Box<Self>, truth: bool) -> Result<Tested<'a>, EvalError> {
         match (self.unknown, self.error) {
             (Some(unknown), error) => Ok(unknown.or_else(truth, error.is_some())),
             (None, Some(error)) => Err(error),
