@@ -134,11 +134,8 @@ fn roles_have_processes_of_their_own() {
         command.args(arguments).args(["--healthz-port", "0", "--kubeconfig"]).arg(cluster.kubeconfig());
         Role(command.spawn().unwrap())
     };
-    let _roles = [
-        start(&["controller-manager", "--controllers", "deployment,replicaset,serviceaccount,garbage-collector"]),
-        start(&["scheduler"]),
-        start(&["kubelet", "--hostname-override", "node-0"]),
-    ];
+    let _roles =
+        [start(&["controller-manager"]), start(&["scheduler"]), start(&["kubelet", "--hostname-override", "node-0"])];
     until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 1);
     until(&cluster, &["get", "serviceaccount", "default"], |_| true);
     cluster.kubectl(&["create", "deployment", "web", "--image=nginx", "--replicas=2"], "");

@@ -30,6 +30,9 @@ pub enum Failure {
     /// The request failed.
     #[error(transparent)]
     Client(#[from] client::Error),
+    /// The controller of what is to be adopted is gone or going: what the local copies say is too old.
+    #[error("the object is gone or being deleted")]
+    Ending,
     /// The same was refused a short while ago, so that it was not tried.
     #[error("{message}")]
     Held {
@@ -46,7 +49,7 @@ impl Failure {
     pub fn code(&self) -> u16 {
         match self {
             Failure::Client(error) => error.code(),
-            Failure::Held { .. } => 0,
+            Failure::Held { .. } | Failure::Ending => 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl Failure {
         match self {
             Failure::Held { after, .. } => Some(*after),
             Failure::Client(error) => refusals::is_refusal(error).then_some(AFTER_REFUSAL),
+            Failure::Ending => None,
         }
     }
 }
@@ -207,6 +211,15 @@ impl Executor {
         };
         self.note(key, &resource, &answer);
         Ok(Some((resource.plural.as_ref().into(), answer)))
+    }
+
+    /// Writes a status, and gives back what the server made of it.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn write_status(&self, key: &Key, resource: Resource, object: Value) -> Result<Value, Failure> {
+        let action = Action::UpdateStatus { resource, object };
+        Ok(self.perform_one(key, action).await?.map(|(_, answer)| answer).unwrap_or_default())
     }
 
     fn note(&self, key: &Key, resource: &Resource, answer: &Value) {

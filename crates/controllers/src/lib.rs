@@ -12,8 +12,8 @@
 //! - [`manager`]: the list of controllers, and which of them run.
 //! - [`settings`]: what the manager's flags say.
 //!
-//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`daemonset`],
-//! [`node_lifecycle`], [`taint_eviction`].
+//! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`statefulset`], [`job`], [`cronjob`],
+//! [`ttl_after_finished`], [`daemonset`], [`node_lifecycle`], [`taint_eviction`].
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
@@ -24,6 +24,7 @@
 pub mod action;
 pub mod clusterrole_aggregation;
 mod conditions;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod disruption;
@@ -38,6 +39,7 @@ pub mod garbage_collector;
 pub mod hash;
 pub mod history;
 pub mod horizontal_pod_autoscaler;
+pub mod job;
 pub mod manager;
 mod metadata;
 pub mod namespace;
@@ -58,7 +60,9 @@ pub mod service_account;
 pub mod service_account_tokens;
 mod services;
 pub mod settings;
+pub mod statefulset;
 pub mod taint_eviction;
 pub mod token_cleaner;
 pub mod ttl;
+pub mod ttl_after_finished;
 pub mod volume_protection;

@@ -43,6 +43,7 @@ macro_rules! controllers {
 
 controllers! {
     "clusterrole-aggregation-controller" as "clusterrole-aggregation-controller" => crate::clusterrole_aggregation::run,
+    "cronjob-controller" as "cronjob-controller" => crate::cronjob::run,
     "daemonset-controller" as "daemon-set-controller" => crate::daemonset::run,
     "deployment-controller" as "deployment-controller" => crate::deployment::run,
     "disruption-controller" as "disruption-controller" => crate::disruption::run,
@@ -52,6 +53,7 @@ controllers! {
     "ephemeral-volume-controller" as "ephemeral-volume-controller" => crate::ephemeral_volume::run,
     "garbage-collector-controller" as "generic-garbage-collector" => crate::garbage_collector::run,
     "horizontal-pod-autoscaler-controller" as "horizontal-pod-autoscaler" => crate::horizontal_pod_autoscaler::run,
+    "job-controller" as "job-controller" => crate::job::run,
     "namespace-controller" as "namespace-controller" => crate::namespace::run,
     "node-lifecycle-controller" as "node-controller" => crate::node_lifecycle::run,
     "persistentvolume-binder-controller" as "persistent-volume-binder" => crate::persistentvolume_binder::run,
@@ -65,8 +67,10 @@ controllers! {
     "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
     "serviceaccount-token-controller" as "service-account-token" => crate::service_account_tokens::run,
+    "statefulset-controller" as "statefulset-controller" => crate::statefulset::run,
     "taint-eviction-controller" as "node-controller" => crate::taint_eviction::run,
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
+    "ttl-after-finished-controller" as "ttl-after-finished-controller" => crate::ttl_after_finished::run,
     "ttl-controller" as "ttl-controller" => crate::ttl::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }

@@ -183,8 +183,12 @@ impl Executor {
                 _ => {}
             }
         }
-        if adopted.is_empty() || !self.still_lives(controller).await? {
+        if adopted.is_empty() {
             return Ok(owned);
+        }
+        if !self.still_lives(controller).await? {
+            // Its dependents were perhaps orphaned just now: to go on would make them anew.
+            return Err(Failure::Ending);
         }
         for object in adopted {
             let adoption = controller.adoption(resource, metadata(&object), finalizers);

@@ -19,7 +19,7 @@ use futures::future::join_all;
 use crate::edit;
 use crate::executor::{Created, Executor, Failure, Owner};
 
-pub use order::{Ranked, sort_for_deletion};
+pub use order::{Ranked, sort_for_deletion, sort_newest_first};
 pub use template::from_template;
 
 /// Where pods are served.

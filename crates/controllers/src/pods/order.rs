@@ -44,6 +44,26 @@ fn compare(left: &Ranked, right: &Ranked, now: Timestamp) -> Ordering {
         .then_with(|| youngest_first(a, b, a.metadata.creation_timestamp, b.metadata.creation_timestamp, now))
 }
 
+/// Sorts pods so that the least useful come first, and among those that serve the newest. Follows `ActivePods`.
+pub fn sort_newest_first(pods: &mut [Arc<Pod>]) {
+    let newest = |a: Option<Timestamp>, b: Option<Timestamp>| match (a, b) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    };
+    pods.sort_by(|a, b| {
+        let is_bound = |pod: &Pod| !pod.spec.node_name.is_empty();
+        let by_service =
+            if is_ready(a) && is_ready(b) { newest(ready_since(a), ready_since(b)) } else { Ordering::Equal };
+        is_bound(a)
+            .cmp(&is_bound(b))
+            .then_with(|| phase_rank(a).cmp(&phase_rank(b)))
+            .then_with(|| is_ready(a).cmp(&is_ready(b)))
+            .then(by_service)
+            .then_with(|| restarts(b).cmp(&restarts(a)))
+            .then_with(|| newest(a.metadata.creation_timestamp, b.metadata.creation_timestamp))
+    });
+}
+
 fn phase_rank(pod: &Pod) -> u8 {
     match pod.status.phase.as_str() {
         "Unknown" => 1,

@@ -1,0 +1,149 @@
+//! CronJobs: Jobs at given times.
+//!
+//! It watches CronJobs and Jobs. Each time of the schedule starts one Job whose name tells the minute, so that none is
+//! started twice; what was missed is made up once. In reading order: [`schedule`] knows the times, [`missed`] which of
+//! them is due, [`rule`] decides one round.
+//! Follows Kubernetes' `pkg/controller/cronjob`; schedules are read as its library `robfig/cron` reads them.
+
+mod missed;
+mod rule;
+mod schedule;
+
+use std::sync::Arc;
+
+use api::batch::v1::{CronJob, Job};
+use api::core::v1::ObjectReference;
+use api::json::Value;
+use client::Document;
+use client::controller::{Controller as Runner, Next, controlled_by, own};
+use client::events::Severity;
+use client::informer::{Informer, Key};
+use client::resources::Served as _;
+
+use self::rule::{Plan, Seen, Start};
+use crate::action::Action;
+use crate::edit;
+use crate::executor::{Executor, Failure, Owner};
+use crate::expectations::UNSETTLED;
+use crate::manager::{Context, now};
+use crate::ownership::{self, Controller, INDEX};
+
+/// As many are worked on at a time.
+const WORKERS: usize = 5;
+
+struct CronJobs {
+    crons: Informer<Document<CronJob>>,
+    jobs: Informer<Document<Job>>,
+    executor: Executor,
+}
+
+/// Runs the controller until the end is asked for.
+pub async fn run(context: Context) {
+    let crons = context.informers.all::<Document<CronJob>>();
+    let jobs = context.informers.all::<Document<Job>>();
+    let executor = context.executor();
+    executor.expectations().follow(&crons, &CronJob::RESOURCE.plural);
+    executor.expectations().follow(&jobs, &Job::RESOURCE.plural);
+    jobs.store().add_index(INDEX, |job| ownership::index_of(job.metadata()));
+    let runner = Runner::new(context.name, &context.runtime)
+        .watch(&crons, own)
+        .watch(&jobs, controlled_by("CronJob"))
+        .workers(WORKERS);
+    let controller = Arc::new(CronJobs { crons, jobs, executor });
+    let reconcile = move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(key).await }
+    };
+    runner.run(reconcile).await;
+}
+
+impl CronJobs {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        let Some(cron) = self.crons.store().get_key(&key) else {
+            self.executor.forget(&key);
+            return Ok(Next::Done);
+        };
+        if !self.executor.settled(&key) {
+            return Ok(Next::After(UNSETTLED));
+        }
+        let jobs = self.jobs.store().by_index(INDEX, &cron.metadata().uid);
+        let active = cron.status.active.iter();
+        let known = active.filter_map(|it| self.jobs.store().get(&it.namespace, &it.name)).collect();
+        let seen = Seen { cron: cron.clone(), jobs, known, now: now() };
+        let Plan { actions, mut status, start, again } = rule::plan(&seen);
+        self.executor.perform(&key, actions).await?;
+        let mut failure = None;
+        if let Some(start) = start {
+            match self.start(&key, &cron, &start).await {
+                Ok(Some(job)) => {
+                    status.active.push(job);
+                    status.last_schedule_time = Some(start.at);
+                }
+                Ok(None) => {}
+                Err(failed) => failure = Some(failed),
+            }
+        }
+        if status != cron.status {
+            let mut object = cron.to_value();
+            edit::set(&mut object, &["status"], edit::document(&status));
+            self.executor.perform(&key, vec![Action::UpdateStatus { resource: CronJob::RESOURCE, object }]).await?;
+        }
+        match failure {
+            Some(failure) => failure.held().map(Next::After).ok_or(failure),
+            None => Ok(again.map_or(Next::Done, Next::After)),
+        }
+    }
+
+    /// Starts a Job; gives back a reference to it unless it was known.
+    async fn start(
+        &self,
+        key: &Key,
+        cron: &Document<CronJob>,
+        start: &Start,
+    ) -> Result<Option<ObjectReference>, Failure> {
+        let controller = Controller { resource: &CronJob::RESOURCE, metadata: cron.metadata() };
+        let about = controller.about();
+        let owner = Owner { about: about.clone(), generation: cron.metadata().generation };
+        let recorder = self.executor.recorder();
+        let created = self.executor.create_all(key, &owner, &Job::RESOURCE, vec![start.job.clone()]).await;
+        let job = match created.failure {
+            None => {
+                let message = format!("Created job {}", edit::name(&start.job));
+                recorder.event(about, Severity::Normal, "SuccessfulCreate", &message);
+                created.objects.into_iter().next().unwrap_or_default()
+            }
+            Some(failure) if failure.is_already_exists() => {
+                // An earlier round was cut short, or somebody else has the name.
+                let jobs = self.executor.client().objects::<Document<Job>>();
+                let job = jobs.get(&key.namespace, edit::name(&start.job)).await?;
+                let is_known = cron.status.active.iter().any(|it| it.uid == job.metadata().uid);
+                if !controller.controls(job.metadata()) || is_known {
+                    return Ok(None);
+                }
+                job.to_value()
+            }
+            Some(failure) => {
+                if created.is_news && !failure.is_ending_namespace() {
+                    let message = format!("Error creating job: {failure}");
+                    recorder.event(about, Severity::Warning, "FailedCreate", &message);
+                }
+                return Err(failure);
+            }
+        };
+        Ok(Some(reference(&job)))
+    }
+}
+
+/// What the status says about a Job that runs.
+fn reference(job: &Value) -> ObjectReference {
+    let text = |field: &str| job.str_at(&["metadata", field]).unwrap_or_default().into();
+    ObjectReference {
+        kind: "Job".into(),
+        namespace: text("namespace"),
+        name: text("name"),
+        uid: text("uid"),
+        api_version: "batch/v1".into(),
+        resource_version: text("resourceVersion"),
+        field_path: Default::default(),
+    }
+}

@@ -1,0 +1,90 @@
+//! When a failed pod may be replaced: after 10 seconds, then twice that, up to 10 minutes, until one succeeds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::core::v1::Pod;
+use api::json::Value;
+use api::time::Timestamp;
+
+use crate::pods::{condition, until};
+
+const FIRST: Duration = Duration::from_secs(10);
+const MAX: Duration = Duration::from_secs(600);
+
+/// Failures in a row.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Backoff {
+    failures: u32,
+    last: Option<Timestamp>,
+}
+
+impl Backoff {
+    /// With what has ended since.
+    pub(super) fn after(&self, succeeded: &[Arc<Pod>], failed: &[Arc<Pod>]) -> Self {
+        let last_success = succeeded.iter().map(|pod| ended_at(pod)).max();
+        let mut failures: Vec<Timestamp> = failed.iter().map(|pod| ended_at(pod)).collect();
+        failures.sort_unstable();
+        let before = match last_success {
+            Some(success) => {
+                failures.retain(|failure| *failure > success);
+                Self::default()
+            }
+            None => self.clone(),
+        };
+        let count = u32::try_from(failures.len()).unwrap_or(u32::MAX);
+        Self { failures: before.failures.saturating_add(count), last: failures.last().copied().or(before.last) }
+    }
+
+    /// How long to wait.
+    pub(super) fn remaining(&self, now: Timestamp) -> Duration {
+        self.last.map_or(Duration::ZERO, |last| remaining(self.failures, last, now))
+    }
+}
+
+/// How long to wait after so many failures, the last at a time.
+pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let pause = FIRST.saturating_mul(factor).min(MAX);
+    let seconds = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
+    until(last.plus_seconds(seconds), now)
+}
+
+/// When a pod ended: as its containers say, or its conditions, or its deletion.
+pub(super) fn ended_at(pod: &Pod) -> Timestamp {
+    let of_container = |status: &api::core::v1::ContainerStatus| {
+        let text = status.state.as_ref()?.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
+        Timestamp::parse(text).ok()
+    };
+    let of_containers: Option<Vec<Timestamp>> = pod.status.container_statuses.iter().map(of_container).collect();
+    if let Some(latest) = of_containers.and_then(|times| times.into_iter().max()) {
+        return latest;
+    }
+    let unready = condition(pod, "Ready").filter(|ready| ready.status == "False");
+    if let Some(at) = unready.and_then(|ready| ready.last_transition_time) {
+        return at;
+    }
+    if let Some(at) = pod.metadata.deletion_timestamp {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+        return at.plus_seconds(grace.saturating_neg());
+    }
+    pod.metadata.creation_timestamp.unwrap_or(Timestamp::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_ten_minutes() {
+        let at = |seconds: i64| Timestamp { seconds, nanos: 0 };
+        assert_eq!(remaining(0, at(100), at(100)), Duration::ZERO);
+        assert_eq!(remaining(1, at(100), at(104)), Duration::from_secs(6));
+        assert_eq!(remaining(3, at(100), at(100)), Duration::from_secs(40));
+        assert_eq!(remaining(99, at(100), at(100)), Duration::from_secs(600));
+        assert_eq!(remaining(1, at(100), at(111)), Duration::ZERO);
+    }
+}
