@@ -171,7 +171,7 @@ fn the_proposals_constraints_are_cut_as_soon_as_they_can_be() {
 #[test]
 fn an_error_that_is_possible_is_said() {
     let environment = environment(Dialect::CELPLANE).unwrap();
-    let mut devices = vec![Device::new("a.example.com"), Device::new("a.example.com"), Device::new("a.example.com")];
+    let mut devices = [Device::new("a.example.com"), Device::new("a.example.com"), Device::new("a.example.com")];
     devices[0].set_attribute("a/n", Value::Int(1));
     devices[1].set_attribute("a/n", Value::Int(2));
     let check = |text: &str, expected: Verdict| {

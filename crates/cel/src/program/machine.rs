@@ -525,19 +525,19 @@ impl<'a> Undecided<'a> {
     pub(super) fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
         match self.0 {
             None => Ok(Tested::Is(truth)),
-            Some(reasons) => reasons.or_else(truth),
+            Some(reasons) => (*reasons).or_else(truth),
         }
     }
 }
 
 impl<'a> Reasons<'a> {
     #[cold]
-    fn decided(self: Box<Self>, truth: bool) -> Tested<'a> {
+    fn decided(self, truth: bool) -> Tested<'a> {
         self.unknown.map_or(Tested::Is(truth), |unknown| unknown.decided(truth))
     }
 
     #[cold]
-    fn or_else(self: Box<Self>, truth: bool) -> Result<Tested<'a>, EvalError> {
+    fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
         match (self.unknown, self.error) {
             (Some(unknown), error) => Ok(unknown.or_else(truth, error.is_some())),
             (None, Some(error)) => Err(error),

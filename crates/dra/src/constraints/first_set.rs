@@ -104,4 +104,5 @@ impl<'s> FirstSet<'s> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, reason = "tests")]
 mod tests;
