@@ -4,7 +4,8 @@
 //! Kubernetes' controllers left and wrote. [`cluster`] is server, controllers, nodes and a scheduler that only binds;
 //! [`driver`] plays the steps; [`mask`] hides what no two runs have in common; [`compare`] tells the differences.
 //! What does not agree yet is listed in `known_gaps.txt`; a scenario there that agrees fails the test as well, so that
-//! the list only shrinks. `CELPLANE_SCENARIOS=deployment-` plays only ids that contain the text and shows differences.
+//! the list only shrinks; one that depends on the order in which controllers get their turn is listed as `at times`.
+//! `CELPLANE_SCENARIOS=deployment-` plays only ids that contain the text and shows differences.
 
 pub(crate) mod cluster;
 mod compare;
@@ -22,6 +23,9 @@ use serde_json::Value;
 
 /// So many scenarios are played at a time.
 const AT_A_TIME: usize = 24;
+
+/// A scenario is played this often at the most until it agrees.
+const ROUNDS_MAX: usize = 3;
 
 fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/controllers")
@@ -55,14 +59,18 @@ async fn replay(files: &[&str]) {
     let (mut wrong, mut agreed) = (Vec::new(), 0);
     for playing in playing {
         let (id, mut differences) = playing.await.unwrap();
-        if !differences.is_empty() && !known.contains_key(id.as_str()) {
+        for round in 1..ROUNDS_MAX {
+            if differences.is_empty() || known.contains_key(id.as_str()) {
+                break;
+            }
             // Controllers race with each other, in the recordings as here: what differs is played again, by itself.
             let mut again = files.iter().flat_map(|file| scenarios(file)).find(|it| it["id"] == id.as_str()).unwrap();
-            again["id"] = format!("{id}-again").into();
+            again["id"] = format!("{id}-again{round}").into();
             differences = driver::play(&cluster, &again).await;
         }
         match (differences.is_empty(), known.contains_key(id.as_str())) {
             (true, false) => agreed += 1,
+            (true, true) if known.get(id.as_str()).is_some_and(|why| why.starts_with("at times: ")) => {}
             (true, true) => wrong.push(format!("{id}: agrees now, take it off the list")),
             (false, true) if only.is_empty() => {}
             (false, _) => wrong.push(format!("{id}:\n  {}", differences.join("\n  "))),

@@ -272,7 +272,8 @@ fn ended(pod: &Value, code: i64) -> Value {
     let container = |container: &Value| {
         let end = json!({"exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now,
             "containerID": format!("sim://{uid}")});
-        json!({"name": container["name"], "ready": false, "started": false,
+        json!({"name": container["name"], "ready": false, "started": false, "restartCount": 0,
+            "image": container["image"], "imageID": "sim", "containerID": format!("sim://{uid}"), "lastState": {},
             "state": {"running": null, "terminated": end}})
     };
     let containers: Vec<Value> = pod["spec"]["containers"].as_array().unwrap().iter().map(container).collect();
