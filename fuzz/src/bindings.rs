@@ -31,10 +31,7 @@ pub(crate) fn bindings(seed: u8) -> Bindings<'static> {
         0 => all,
         1 => all.bind("b", true),
         2 => all.bind("b", Value::unknown(1)),
-        _ => all
-            .bind("b", false)
-            .bind("l", Value::list(vec![int(1), Value::unknown(2)]))
-            .bind("ms", Value::unknown(3)),
+        _ => all.bind("b", false).bind("l", Value::list(vec![int(1), Value::unknown(2)])).bind("ms", Value::unknown(3)),
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use cel::program::{Effort, Limits, Memory, Verdict};
 use cel::value::Value;
 use cel_kubernetes::compile::Environment;
+use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::{Devices, PartialDevices, environment};
-use cel_kubernetes::environments::Dialect;
 
 #[path = "../../crates/cel-kubernetes/tests/partial/expression.rs"]
 mod expression;
@@ -44,7 +44,10 @@ pub fn devices_partial(data: &[u8]) {
                     Ok(value) => value.verdict(),
                     Err(_) => Verdict::ERROR,
                 };
-                assert!(said.can_be(found), "`{text}` ({effort:?}) is said to be {said:?}, but is {found:?} on {set:?}");
+                assert!(
+                    said.can_be(found),
+                    "`{text}` ({effort:?}) is said to be {said:?}, but is {found:?} on {set:?}"
+                );
             }
         }
     }
