@@ -51,7 +51,7 @@ const KINDS: [(&str, &str, Option<Way>); 3] =
 
 async fn run(count: usize, rounds: usize) -> Result<(), Failure> {
     let features = Features::default().with(Gate::CRDAdditionalPrinterColumnCEL, true);
-    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n").unwrap();
+    let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n")?;
     // All cells are wanted here.
     let options = Options { features, tokens, table_cost_max: u64::MAX, ..Options::default() };
     let server = Server::start(Arc::new(Embedded::in_memory(store::Options::default())?), options).await?;

@@ -1,8 +1,8 @@
 //! CronJobs: Jobs at given times.
 //!
 //! It watches CronJobs and Jobs. Each time of the schedule starts one Job whose name tells the minute, so that none is
-//! started twice; what was missed is made up once. In reading order: [`schedule`] knows the times, [`missed`] which of
-//! them is due, [`rule`] decides one round.
+//! started twice; what was missed is made up once. In reading order: `schedule` knows the times, `missed` which of
+//! them is due, `rule` decides one round.
 //! Follows Kubernetes' `pkg/controller/cronjob`; schedules are read as its library `robfig/cron` reads them.
 
 mod missed;

@@ -2,7 +2,7 @@
 //!
 //! It watches DaemonSets, their pods and revisions, and nodes. [`placement`] decides on which nodes pods belong, [`rule`]
 //! which are to be made and which are to go, [`history`] which templates are remembered, [`status`] what is reported;
-//! [`reconcile`] puts them together. [`pods`] are daemon pods as such, [`backoff`] keeps failing ones from racing.
+//! `reconcile` puts them together. [`pods`] are daemon pods as such, [`backoff`] keeps failing ones from racing.
 //! Follows Kubernetes' `pkg/controller/daemon`.
 
 pub mod backoff;

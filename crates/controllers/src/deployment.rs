@@ -1,9 +1,9 @@
 //! Deployments: pods that are replaced step by step when their template changes.
 //!
 //! It watches Deployments, ReplicaSets and (for `Recreate`) pods. A Deployment makes one ReplicaSet per template and
-//! moves replicas from the old ones to the new one. In reading order: [`rule`] is the way of one round, [`sets`] the
-//! ReplicaSets as the rule sees them, [`revision`] finds or makes the newest, [`scale`] changes sizes, [`rollout`]
-//! replaces old by new, [`progress`] reports, [`rollback`] goes back.
+//! moves replicas from the old ones to the new one. In reading order: `rule` is the way of one round, `sets` the
+//! ReplicaSets as the rule sees them, `revision` finds or makes the newest, `scale` changes sizes, `rollout`
+//! replaces old by new, `progress` reports, `rollback` goes back.
 //! Follows Kubernetes' `pkg/controller/deployment`.
 
 mod progress;

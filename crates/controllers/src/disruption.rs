@@ -1,6 +1,6 @@
 //! Keeps the status of disruption budgets, which evictions ask, and takes back announced disruptions that did not come.
 //!
-//! It watches budgets, pods, and what controls pods. [`rule`] counts. The server itself writes evictions into the
+//! It watches budgets, pods, and what controls pods. `rule` counts. The server itself writes evictions into the
 //! status; here they are forgotten once the pod is seen to end. Follows Kubernetes `pkg/controller/disruption`.
 
 mod rule;

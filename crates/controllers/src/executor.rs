@@ -1,7 +1,7 @@
 //! Performs actions through the API, under a controller's own identity.
 //!
 //! What is written is noted in the [expectations](crate::expectations), what is refused in the
-//! [refusals](crate::refusals). Creations from a template go through [`create_all`](Executor::create_all), which begins
+//! [refusals]. Creations from a template go through [`create_all`](Executor::create_all), which begins
 //! with one and doubles: if the first is refused, the others are not tried.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Deletes what is owned by nobody any more, and carries out how owners are to be deleted.
 //!
-//! Follows the metadata of every kind that can be deleted, custom ones too, in one [`graph`]; what a change there makes
-//! doubtful is looked up at the server and judged by [`verdict`]. Owners being deleted wait for their dependents
+//! Follows the metadata of every kind that can be deleted, custom ones too, in one `graph`; what a change there makes
+//! doubtful is looked up at the server and judged by `verdict`. Owners being deleted wait for their dependents
 //! (`foregroundDeletion`) or set them free first (`orphan`).
 //! Follows Kubernetes `pkg/controller/garbagecollector`.
 

@@ -1,9 +1,9 @@
 //! Jobs: pods that run to an end.
 //!
 //! It watches Jobs and pods. Every pod carries a finalizer until its end is counted: its uid is noted in the status,
-//! then the finalizer goes, then the number grows, so that no crash loses or repeats one. In reading order: [`rule`]
-//! decides how a Job stands and which pods it needs, [`indexes`] and [`policy`] what indexes and policies say about
-//! that, [`backoff`] when a failed pod may be replaced, [`template`] how its pods look, [`tracking`] how ends are counted.
+//! then the finalizer goes, then the number grows, so that no crash loses or repeats one. In reading order: `rule`
+//! decides how a Job stands and which pods it needs, `indexes` and `policy` what indexes and policies say about
+//! that, `backoff` when a failed pod may be replaced, `template` how its pods look, `tracking` how ends are counted.
 //! Follows Kubernetes' `pkg/controller/job`.
 
 mod backoff;

@@ -1,7 +1,7 @@
 //! Empties namespaces that are being deleted, and lets them go.
 //!
 //! Pods go first; while one remains, nothing else is touched. Then all other resources, custom ones too, as discovery
-//! names them. The status says what is left ([`conditions`]); what holds a namespace is looked at again after half the
+//! names them. The status says what is left (`conditions`); what holds a namespace is looked at again after half the
 //! time that it may take. Follows Kubernetes `pkg/controller/namespace`.
 
 mod conditions;

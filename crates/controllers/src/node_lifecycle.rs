@@ -2,7 +2,7 @@
 //!
 //! It watches nodes, their leases and pods. [`health`] says whether anything is heard of a node, [`taints`] which taints
 //! follow from its conditions, [`zones`] how many nodes may be given up at a time, [`labels`] which old labels follow new
-//! ones; [`monitor`] puts them together. [`pods`] marks the pods of silent nodes as not ready.
+//! ones; [`monitor`] puts them together. `pods` marks the pods of silent nodes as not ready.
 //! Follows Kubernetes' `pkg/controller/nodelifecycle`.
 
 pub mod health;

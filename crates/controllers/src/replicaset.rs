@@ -2,7 +2,7 @@
 //!
 //! It watches ReplicaSets and pods. Pods that match and have no controller are adopted, those that no longer match are
 //! released; then pods are made or deleted until there are as many as wanted, and the status says how many there are.
-//! [`rule`] decides how many and which, [`status`] what is reported, [`reconcile`] puts them together. The same code
+//! `rule` decides how many and which, `status` what is reported, `reconcile` puts them together. The same code
 //! serves [ReplicationControllers](crate::replicationcontroller).
 //! Follows Kubernetes' `pkg/controller/replicaset`.
 

@@ -1,7 +1,7 @@
 //! Claims to devices: made from templates for pods, reserved for pods that are placed by hand, released and deleted when
 //! pods are done.
 //!
-//! Allocation is the scheduler's. [`pod`] says what a pod's claims need, [`release`] what becomes of a claim. A template
+//! Allocation is the scheduler's. `pod` says what a pod's claims need, `release` what becomes of a claim. A template
 //! that needs a closed gate (KEP-5254) is reported and looked at again when it changes, not in a loop.
 //! Follows Kubernetes `pkg/controller/resourceclaim`.
 

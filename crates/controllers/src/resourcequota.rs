@@ -1,7 +1,7 @@
 //! Counts what quotas limit, and writes it into their status.
 //!
 //! What is created is charged by the server's admission at once; here all is counted anew when something goes, when a
-//! limit changes, and every five minutes. [`usage`] counts. Follows Kubernetes `pkg/controller/resourcequota`.
+//! limit changes, and every five minutes. `usage` counts. Follows Kubernetes `pkg/controller/resourcequota`.
 
 mod usage;
 

@@ -1,9 +1,9 @@
 //! StatefulSets: pods with names, places and storage of their own.
 //!
 //! It watches StatefulSets, pods, claims and revisions. Pods are made in order, each when the one before serves (or all
-//! at once), and replaced from the last to the first. In reading order: [`identity`] builds the pod of a place,
-//! [`claims`] its storage and who owns it, [`rule`] decides one round, [`status`] reports.
-//! Follows Kubernetes' `pkg/controller/statefulset`; templates are kept as in [`history`](crate::history).
+//! at once), and replaced from the last to the first. In reading order: `identity` builds the pod of a place,
+//! `claims` its storage and who owns it, `rule` decides one round, `status` reports.
+//! Follows Kubernetes' `pkg/controller/statefulset`; templates are kept as in [`history`].
 
 mod claims;
 mod identity;

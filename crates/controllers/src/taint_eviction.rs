@@ -1,6 +1,6 @@
 //! Taint eviction: pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer.
 //!
-//! It watches nodes and pods. [`plan`] decides when a pod goes, [`evict`] sends it away. With its gate off an expression
+//! It watches nodes and pods. [`plan`] decides when a pod goes, `evict` sends it away. With its gate off an expression
 //! tolerates nothing: pods that only an expression keeps are evicted.
 //! Follows Kubernetes' `pkg/controller/tainteviction`.
 

@@ -1,6 +1,6 @@
 //! What the devices of some requests must have in common.
 //!
-//! [`attribute`] holds the constraints on one attribute, which can be judged device by device. Expressions that see the
+//! `attribute` holds the constraints on one attribute, which can be judged device by device. Expressions that see the
 //! whole set are judged when the set is whole; [`pruning`] is what a search asks earlier, [`look_ahead`] answers
 //! with what [`outlook`] finds.
 //! [`first_set`] is such a search for one constraint alone, and [`meter`] the one place where expressions over sets are run.

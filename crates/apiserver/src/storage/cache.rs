@@ -4,7 +4,7 @@
 //! one revision and a quiet resource needs no messages of its own. Readers share the encoded objects. A watcher that is
 //! too slow loses its place and is cut off.
 //!
-//! - [`changes`](self::changes): the list of the last changes, bounded by age and by bytes of all resources together.
+//! - `changes`: the list of the last changes, bounded by age and by bytes of all resources together.
 //! - [`Follower`]: who follows them, woken only by what concerns it.
 //! - [`Indexed`]: objects by the field that is asked for most.
 
