@@ -54,7 +54,16 @@ pub(super) async fn modify(
     // No write checks what a dry run was based on.
     let mut fresh = dry_run;
     let mut current = if dry_run { load(call, &key).await? } else { call.cache().get(&key) };
+    // What this request wrote before it could delete it.
+    let mut ending: Option<Value> = None;
     loop {
+        if current.is_none()
+            && fresh
+            && let Some(last) = ending.take()
+        {
+            // Kubernetes: who else deletes it in between does what was asked for.
+            return Ok(Done::Deleted(last));
+        }
         let Some(object) = current.clone() else {
             if fresh {
                 return Err(Failure::not_found(call.resource, &call.target.name));
@@ -117,6 +126,7 @@ pub(super) async fn modify(
                 if !deletes {
                     return Ok(Done::Stored(Arc::new(now)));
                 }
+                ending = Some(now.decode());
                 (current, fresh) = (Some(Arc::new(now)), true);
             }
             Outcome::Conflict { current: now } => {
