@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 const NEXT: u8 = 0x1e;
 /// So many requests of an input are sent.
 const REQUESTS_MAX: usize = 8;
-/// A server is used for so many inputs, because making one takes much longer than a request; then its store is emptied.
+/// A server is used for this many inputs, because making one takes much longer than a request; then its store is emptied.
 const INPUTS_PER_SERVER: usize = 200;
 
 struct Running {

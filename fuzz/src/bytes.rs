@@ -59,7 +59,7 @@ impl<'d> Choices<'d> {
         u64::from_le_bytes(number)
     }
 
-    /// The next bytes, at most so many.
+    /// The next bytes, at most this many.
     pub(crate) fn take(&mut self, count: usize) -> &'d [u8] {
         let (head, rest) = self.rest.split_at(self.rest.len().min(count));
         self.rest = rest;

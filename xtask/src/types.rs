@@ -323,7 +323,7 @@ fn kind_of(facts: &Facts, package: &str, go: &str) -> Result<String> {
                 format!("Kind::Struct(&{}::{})", module_of(package_of(&full).unwrap_or_default()), static_name(&full))
             }
         }),
-        // What is no struct, and not listed above, is a string with a name.
+        // What is not a struct, and not listed above, is a string with a name.
         None if go.contains('.') => Ok("Kind::String".to_owned()),
         None => bail!("unknown Go type {go}"),
     }

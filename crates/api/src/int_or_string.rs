@@ -65,7 +65,7 @@ impl IntOrString {
     /// The number, or that percentage of `total`, rounded up or down.
     ///
     /// # Errors
-    /// A text that is no percentage.
+    /// A text that is not a percentage.
     pub fn scaled(&self, total: i64, round_up: bool) -> Result<i64, ScaleError> {
         let text = match self {
             IntOrString::Int(value) => return Ok(i64::from(*value)),

@@ -98,7 +98,7 @@ impl JsonPath {
         Ok(Self { nodes: parse::parse_template(text)?, allow_missing_keys: false })
     }
 
-    /// Reads the path of a printer column, which has no braces. Missing fields are no errors.
+    /// Reads the path of a printer column, which has no braces. Missing fields are not errors.
     ///
     /// # Errors
     /// The first thing that is not understood.

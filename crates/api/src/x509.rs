@@ -43,7 +43,7 @@ pub struct PemBlock {
     pub bytes: Vec<u8>,
 }
 
-/// The blocks of a PEM file; what is no block is left out, as Go's `encoding/pem` does.
+/// The blocks of a PEM file; what is not a block is left out, as Go's `encoding/pem` does.
 #[must_use]
 pub fn pem_blocks(text: &str) -> Vec<PemBlock> {
     let mut blocks = Vec::new();
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(common_name(0x13, b"jane").as_deref(), Some("jane"));
         assert_eq!(common_name(0x13, "jürgen".as_bytes()), None);
         assert_eq!(common_name(0x0c, b"j\xfcrgen"), None);
-        // UTF-16: every other byte of it is no text.
+        // UTF-16: every other byte of it is not text.
         assert_eq!(common_name(0x1e, b"\0j\0a"), None);
         assert_eq!(read_names(&name(UID, 0x0c, b"7")).unwrap().uids, ["7"]);
     }

@@ -42,7 +42,7 @@ pub enum Request<'a> {
         /// What it is done with.
         target: &'a Target,
     },
-    /// A path that is no resource.
+    /// A path that is not a resource.
     Path {
         /// The method in small letters.
         verb: &'a str,

@@ -67,7 +67,7 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// So many requests that read are handled at a time,
     pub reads_max: usize,
-    /// and so many that write.
+    /// and this many that write.
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,

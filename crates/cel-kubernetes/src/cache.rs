@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A monotonic clock, handed in by the owner.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Values by expression, at most so many.
+/// Values by expression, at most this many.
 ///
 /// A look that finds its expression copies no text, hashes it once, and waits for nobody but a thread that is just adding to
 /// the same shard.

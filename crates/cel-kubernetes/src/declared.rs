@@ -43,18 +43,18 @@ impl Declared {
         Declared { cel_type, max_elements, min_serialized_size, inside: Inside::Scalar }
     }
 
-    /// Text of at most so many code points.
+    /// Text of at most this many code points.
     pub fn string(max_elements: u64) -> Declared {
         Declared::scalar(Type::String, max_elements, 2)
     }
 
-    /// A list of at most so many elements.
+    /// A list of at most this many elements.
     pub fn list(element: Declared, max_elements: u64) -> Declared {
         let cel_type = Type::list(element.cel_type.clone());
         Declared { cel_type, max_elements, min_serialized_size: 2, inside: Inside::List(Arc::new(element)) }
     }
 
-    /// A map of at most so many entries.
+    /// A map of at most this many entries.
     pub fn map(key: Declared, value: Declared, max_elements: u64) -> Declared {
         let cel_type = Type::map(key.cel_type.clone(), value.cel_type.clone());
         let inside = Inside::Map(Arc::new(key), Arc::new(value));

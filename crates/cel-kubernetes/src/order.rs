@@ -1,7 +1,7 @@
-//! Whether an expression hangs on the order of a list in its input.
+//! Whether an expression depends on the order of a list in its input.
 //!
 //! A set of devices has no order of its own. An expression that asks the same of every order can be searched in any order; one that does
-//! not is legal, but hangs on the order of names. Where the analysis cannot tell, it says that the order matters.
+//! not is legal, but depends on the order of names. Where the analysis cannot tell, it says that the order matters.
 
 use cel::checker::{Reference, TypedAst};
 use cel::syntax::ast::{Comprehension, ExprId, ExprKind, Literal, Name, operator};
@@ -65,7 +65,7 @@ impl<'t> Order<'t> {
         match function.as_str() {
             "size" | "min" | "max" | "@in" | "includes" | "sort" | "sets.contains" | "sets.equivalent"
             | "sets.intersects" => Class::Same,
-            // Rounding hangs on the order of adding.
+            // Rounding depends on the order of adding.
             "sum" if operands.iter().all(|operand| is_whole(self.typed.type_of(*operand))) => Class::Same,
             "contains" | "equivalent" | "intersects" if self.is_of_sets(operands) => Class::Same,
             "distinct" | "reverse" | "_+_" | "dyn" | "@sortByAssociatedKeys" => Class::Shuffled,
@@ -133,7 +133,7 @@ fn without_shuffled(all: Class, part: Class) -> Class {
     if part == Class::Same { all } else { Class::Different }
 }
 
-/// A list of numbers whose sum does not hang on the order; attributes of devices are whole numbers, if they are numbers.
+/// A list of numbers whose sum does not depend on the order; attributes of devices are whole numbers, if they are numbers.
 fn is_whole(of: &Type) -> bool {
     match of {
         Type::List(element) => matches!(**element, Type::Int | Type::Uint | Type::Duration | Type::Any),

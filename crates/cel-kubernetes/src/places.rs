@@ -41,7 +41,7 @@ pub enum Place {
     Base,
 }
 
-/// Why a document is no input for an expression.
+/// Why a document is not an input for an expression.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct InputError {
@@ -223,7 +223,7 @@ fn read_taint(document: &json::Value) -> Result<OwnedTaint, InputError> {
 }
 
 fn read_timestamp(text: &str) -> Result<Timestamp, InputError> {
-    let misfit = || InputError::new(format!("`{text}` is no timestamp"));
+    let misfit = || InputError::new(format!("`{text}` is not a timestamp"));
     Timestamp::parse(text).ok_or_else(misfit)?.map_err(|error| misfit().because(error))
 }
 
@@ -234,7 +234,7 @@ fn read_labels(document: &json::Value) -> Result<Labels, InputError> {
     let labels = labels.as_object().ok_or_else(|| InputError::new("labels are an object"))?;
     let read = |(key, value): (&str, &json::Value)| match value.as_str() {
         Some(value) => Ok((key.to_owned(), value.to_owned())),
-        None => Err(InputError::new(format!("label `{key}` is no text"))),
+        None => Err(InputError::new(format!("label `{key}` is not text"))),
     };
     labels.iter().map(read).collect()
 }
@@ -252,7 +252,7 @@ fn read_device(document: &json::Value) -> Result<Device, InputError> {
     }
     for (name, capacity) in entries("capacity").into_iter().flatten() {
         let text = capacity.as_str().or_else(|| capacity.str_at(&["value"]));
-        let quantity = text.ok_or_else(|| InputError::new(format!("capacity `{name}` is no quantity")))?;
+        let quantity = text.ok_or_else(|| InputError::new(format!("capacity `{name}` is not a quantity")))?;
         let quantity =
             Quantity::parse(quantity).map_err(|error| InputError::new(format!("capacity `{name}`")).because(error))?;
         device.set_capacity(name, quantity);
@@ -268,7 +268,8 @@ fn read_attribute(attribute: &json::Value) -> Result<Value<'static>, InputError>
         Some(("string", json::Value::String(text))) => Value::string(text.as_str()),
         Some(("version", json::Value::String(text))) => {
             let version = Version::parse(text);
-            let version = version.map_err(|error| InputError::new(format!("`{text}` is no version")).because(error))?;
+            let version =
+                version.map_err(|error| InputError::new(format!("`{text}` is not a version")).because(error))?;
             Value::opaque(SemverValue(version))
         }
         _ => return Err(InputError::new("expected one of bool, int, string, version")),
@@ -313,8 +314,8 @@ mod tests {
             place.input(Some(document), None, &|_, _| Ok(Value::Null)).unwrap_err().to_string()
         };
         assert_eq!(read(Place::Devices, r#"{"driver":"d"}"#), "devices are a list");
-        assert_eq!(read(Place::Affinity, r#"{"labels":{"a":1}}"#), "label `a` is no text");
-        assert_eq!(read(Place::Toleration, r#"{"timeAdded":"now"}"#), "`now` is no timestamp");
+        assert_eq!(read(Place::Affinity, r#"{"labels":{"a":1}}"#), "label `a` is not text");
+        assert_eq!(read(Place::Toleration, r#"{"timeAdded":"now"}"#), "`now` is not a timestamp");
         assert_eq!(read(Place::Device, r#"{"capacity":{"a":"1Qi"}}"#), "capacity `a`");
     }
 }

@@ -32,7 +32,7 @@ fn random_device(choices: &mut Choices, index: usize) -> Device {
     device
 }
 
-/// Every way to choose so many of the candidates, in their order.
+/// Every way to choose this many of the candidates, in their order.
 fn choices_of<'d>(candidates: &[&'d Device], count: usize) -> Vec<Vec<&'d Device>> {
     if count == 0 {
         return vec![Vec::new()];

@@ -44,7 +44,7 @@ pub struct Program {
     error_on_bad_presence_test: bool,
 }
 
-/// Why a checked expression is no program: a constant part of it fails.
+/// Why a checked expression is not a program: a constant part of it fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub(crate) EvalError);
 

@@ -96,7 +96,7 @@ fn whole_expression_issue(source: &Source, message: String) -> Issues {
     issues
 }
 
-/// Words that are no variables, although they are identifiers to the grammar.
+/// Words that are not variables, although they are identifiers to the grammar.
 fn is_reserved(word: &str) -> bool {
     matches!(
         word,

@@ -229,7 +229,7 @@ impl ServerArguments {
         tokio::spawn(files.follow(server.clone(), tls));
         let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
         let took = started.elapsed();
-        // Nobody needs to read this: a closed standard output is no failure.
+        // Nobody needs to read this: a closed standard output is not a failure.
         let _ = writeln!(
             std::io::stdout(),
             "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces",

@@ -35,13 +35,13 @@ impl FromStr for Variable {
         let (name, of) = match declaration.split_once(':') {
             Some((name, notation)) => {
                 let of = Type::parse(notation).filter(is_of_the_language);
-                let of = of.ok_or_else(|| anyhow!("`{notation}` is no type"))?;
+                let of = of.ok_or_else(|| anyhow!("`{notation}` is not a type"))?;
                 (name, Some(of))
             }
             None => (declaration, None),
         };
         if !is_name(name) {
-            bail!("`{name}` is no name");
+            bail!("`{name}` is not a name");
         }
         let (text, is_declared) = (value.to_owned(), of.is_some());
         let value = from_text(value, of.as_ref().unwrap_or(&Type::Dyn))?;
@@ -124,18 +124,18 @@ fn from_json(json: &Json, of: &Type) -> anyhow::Result<Value<'static>> {
         (Json::Array(elements), Type::Dyn | Type::Any) => list(elements, &Type::Dyn)?,
         (Json::Object(entries), Type::Map(types)) => map(entries, &types.0, &types.1)?,
         (Json::Object(entries), Type::Dyn | Type::Any) => map(entries, &Type::String, &Type::Dyn)?,
-        _ => bail!("`{json}` is no {of}"),
+        _ => bail!("`{json}` is not of type {of}"),
     })
 }
 
 /// Reads a duration as Go does: `1h30m`, `1.5s`.
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    Duration::parse(text).with_context(|| format!("`{text}` is no duration"))
+    Duration::parse(text).with_context(|| format!("`{text}` is not a duration"))
 }
 
 /// Reads a point in time in the form of RFC 3339.
 fn timestamp(text: &str) -> anyhow::Result<Timestamp> {
-    Ok(Timestamp::parse(text).with_context(|| format!("`{text}` is no timestamp"))??)
+    Ok(Timestamp::parse(text).with_context(|| format!("`{text}` is not a timestamp"))??)
 }
 
 fn list(elements: &[Json], of: &Type) -> anyhow::Result<Value<'static>> {
@@ -152,7 +152,7 @@ fn map(entries: &serde_json::Map<String, Json>, key: &Type, of: &Type) -> anyhow
 fn map_key(text: &str, of: &Type) -> anyhow::Result<Value<'static>> {
     match of {
         Type::String | Type::Dyn | Type::Any => Ok(Value::string(text)),
-        _ => from_json(&serde_json::from_str(text).with_context(|| format!("`{text}` is no {of}"))?, of),
+        _ => from_json(&serde_json::from_str(text).with_context(|| format!("`{text}` is not of type {of}"))?, of),
     }
 }
 
@@ -217,9 +217,9 @@ mod tests {
     fn mistakes_are_named() {
         for (argument, message) in [
             ("x", "expected NAME=VALUE or NAME:TYPE=VALUE"),
-            ("1x=1", "`1x` is no name"),
-            ("x:list(int=1", "`list(int` is no type"),
-            ("x:int=a", "`\"a\"` is no int"),
+            ("1x=1", "`1x` is not a name"),
+            ("x:list(int=1", "`list(int` is not a type"),
+            ("x:int=a", "`\"a\"` is not of type int"),
             ("x:uint=-1", "not an unsigned integer"),
         ] {
             assert_eq!(argument.parse::<Variable>().unwrap_err().to_string(), message);

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     match arguments.command.run() {
         Ok(code) => code,
         Err(error) => {
-            // A closed pipe, as with `celplane cel batch | head`, is no failure of ours.
+            // A closed pipe, as with `celplane cel batch | head`, is not a failure of ours.
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
             }

@@ -248,7 +248,7 @@ fn an_unknown_environment_is_an_error_of_its_line() {
         "{\"id\":\"a\",\"env\":\"nowhere\",\"expr\":\"1\"}\n{\"id\":\"b\",\"env\":\"base\",\"expr\":\"x\",\"input\":{\"x\":1}}\n",
     );
     let expected = "{\"id\":\"a\",\"env\":\"nowhere\",\"expr\":\"1\",\"error\":\"unknown environment `nowhere`\"}\n\
-                    {\"id\":\"b\",\"env\":\"base\",\"expr\":\"x\",\"input\":{\"x\":1},\"error\":\"input `x`: `1` is no typed value\"}\n";
+                    {\"id\":\"b\",\"env\":\"base\",\"expr\":\"x\",\"input\":{\"x\":1},\"error\":\"input `x`: `1` is not a typed value\"}\n";
     assert_eq!((code, answers.as_str()), (Some(0), expected));
 }
 

@@ -104,7 +104,7 @@ fn name(number: usize) -> String {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 fn list(client: &mut Client) -> Seen {

@@ -32,7 +32,7 @@ use crate::queue::Backoff;
 const WAITING_MAX: usize = 1000;
 /// Tasks that write. Events about one object are written by one task, in order.
 const TASKS: usize = 4;
-/// After so many failures an event is given up.
+/// After this many failures an event is given up.
 const ATTEMPTS_MAX: u32 = 12;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(10) };
 

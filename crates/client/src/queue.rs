@@ -108,7 +108,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             return;
         }
         let now = Instant::now();
-        // A time that has passed is no reason to forget this one.
+        // A time that has passed is not a reason to forget this one.
         state.take_due(now, &self.counts);
         let at = now.checked_add(delay).unwrap_or(now);
         if state.due.get(&key).is_some_and(|due| *due <= at) {

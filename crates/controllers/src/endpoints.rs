@@ -176,7 +176,7 @@ fn is_current(current: &Value, subsets: &[Value], labels: &Object) -> bool {
     known.add_document(current.get("subsets"));
     let mut known_labels = current.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut wanted_labels = labels.clone();
-    // Kubernetes: this label alone is no reason to write.
+    // Kubernetes: this label alone is not a reason to write.
     known_labels.remove(services::HEADLESS);
     wanted_labels.remove(services::HEADLESS);
     known_labels == wanted_labels && edit::annotation(current, OVER_CAPACITY).is_none() && known.pack() == subsets

@@ -35,7 +35,7 @@ use crate::services::BY_NAMESPACE;
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Which of the pod's claims it is.
 const CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
-/// A claim has at most so many consumers.
+/// A claim has at most this many consumers.
 const MAX_RESERVED: usize = 256;
 /// The component of its events, which is Kubernetes'.
 const COMPONENT: &str = "resource_claim";

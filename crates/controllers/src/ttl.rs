@@ -43,7 +43,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// The step that follows from the last one, with so many nodes.
+/// The step that follows from the last one, with this many nodes.
 fn next_step(mut step: usize, nodes: usize) -> usize {
     while STEPS.get(step).is_some_and(|(_, most, _)| nodes > *most) {
         step = step.saturating_add(1);

@@ -128,7 +128,7 @@ fn violates_range(amount: &Quantity, range: &CapacityRequestPolicyRange, fractio
         return true;
     }
     let Some(step) = &range.step else { return false };
-    // A step without a beginning is no step.
+    // A step without a beginning is not a step.
     let Some(min) = &range.min else { return true };
     let parts = if counts_in_thousandths(range, fractions) {
         thousandths(amount).map(|amount| (amount, min.milli_value(), step.milli_value()))

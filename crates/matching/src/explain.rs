@@ -232,7 +232,7 @@ pub fn unusable_text(why: &Unusable) -> String {
     match why {
         Unusable::GateOff(gate) => gate_text(*gate),
         Unusable::UnknownOperator(operator) => format!("operator {operator:?} is not known"),
-        Unusable::NotANumber(value) => format!("{value:?} is no canonical whole number"),
+        Unusable::NotANumber(value) => format!("{value:?} is not a canonical whole number"),
         Unusable::NotAVersion(error) | Unusable::DoesNotCompile(error) => error.clone(),
     }
 }

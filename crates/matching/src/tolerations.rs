@@ -52,9 +52,9 @@ pub enum Unusable {
     GateOff(Gate),
     /// Its operator is not known.
     UnknownOperator(Text),
-    /// Its value is no canonical whole number.
+    /// Its value is not a canonical whole number.
     NotANumber(Text),
-    /// Its value is no version.
+    /// Its value is not a version.
     NotAVersion(String),
     /// Its expression does not compile.
     DoesNotCompile(String),
@@ -65,7 +65,7 @@ pub enum Unusable {
 pub enum Stay {
     /// It does not tolerate them, and has to go.
     No,
-    /// It tolerates them for so many seconds.
+    /// It tolerates them for this many seconds.
     Seconds(i64),
     /// It tolerates them.
     Forever,
@@ -176,7 +176,7 @@ impl Toleration {
         }
     }
 
-    /// Whether the taint is tolerated. An expression that fails, and a value that is no number or version, tolerate nothing.
+    /// Whether the taint is tolerated. An expression that fails, and a value that is not a number or version, tolerate nothing.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)

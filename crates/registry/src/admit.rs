@@ -39,7 +39,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The document is no object of its type.
+    /// The document is not an object of its type.
     #[error("{0}")]
     Decode(String),
     /// The request does not fit the object.

@@ -155,7 +155,7 @@ fn set_template_generation(set: &mut Value, generation: i64) {
     set.make("metadata").make("annotations").set(TEMPLATE_GENERATION, generation.to_string());
 }
 
-/// A strategy as internal structs hold it: some fields are no pointers there.
+/// A strategy as internal structs hold it: some fields are not pointers there.
 fn shown_strategy(kind: &str, strategy: &Value, names: &[&str]) -> BadValue {
     let mut strategy = strategy.clone();
     if let Some(rolling) = strategy.get_mut("rollingUpdate") {

@@ -108,12 +108,12 @@ impl Metrics {
         self.algorithm.observe_duration(duration);
     }
 
-    /// A pod was bound after so many attempts.
+    /// A pod was bound after this many attempts.
     pub fn bound(&self, attempts: u32) {
         self.pod_attempts.observe(f64::from(attempts));
     }
 
-    /// Room is made by so many victims.
+    /// Room is made by this many victims.
     pub fn preempting(&self, victims: usize) {
         self.preemptions.increment();
         self.victims.observe(f64::from(u32::try_from(victims).unwrap_or(u32::MAX)));

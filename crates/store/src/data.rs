@@ -37,7 +37,7 @@ pub struct Reading {
 pub struct ListOptions {
     /// The revision to list at; the current one if `None`.
     pub revision: Option<Revision>,
-    /// At most so many entries; all of them if `None`.
+    /// At most this many entries; all of them if `None`.
     pub limit: Option<usize>,
     /// Only keys greater than this one: the last key of the page before.
     pub after_key: Option<String>,

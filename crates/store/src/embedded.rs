@@ -39,7 +39,7 @@ pub struct Options {
     pub value_bytes_max: usize,
     /// A longer key is refused.
     pub key_bytes_max: usize,
-    /// Writes wait while so many bytes are in work.
+    /// Writes wait while this many bytes are in work.
     pub queued_bytes_max: usize,
     /// Writes other than deletes are refused while the file system has less room than this.
     pub free_bytes_min: u64,
@@ -67,9 +67,9 @@ impl Default for Options {
 pub struct Retention {
     /// Forget what is older; never, if `None`.
     pub age_max: Option<Duration>,
-    /// Keep at most about so many bytes of superseded values.
+    /// Keep at most about this many bytes of superseded values.
     pub bytes_max: u64,
-    /// Keep at most so many revisions.
+    /// Keep at most this many revisions.
     pub revisions_max: u64,
 }
 
@@ -216,7 +216,7 @@ impl Embedded {
     }
 }
 
-/// One permit of the writers' budget stands for so many bytes.
+/// One permit of the writers' budget stands for this many bytes.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
 /// So many keys are looked up before the index is released for a moment.

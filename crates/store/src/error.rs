@@ -1,6 +1,6 @@
 //! Why a store did not do what it was asked.
 //!
-//! A guard that does not hold is no error: it is [`crate::Outcome::Conflict`]. What users of the API see is decided by the API server.
+//! A guard that does not hold is not an error: it is [`crate::Outcome::Conflict`]. What users of the API see is decided by the API server.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -89,7 +89,7 @@ pub struct Etcd {
     closed: signal::Sender<bool>,
 }
 
-/// Lists are read from etcd in pieces of so many entries.
+/// Lists are read from etcd in pieces of this many entries.
 const PIECE: usize = 500;
 
 impl Etcd {
@@ -343,7 +343,7 @@ fn after(key: Bytes) -> Bytes {
 
 fn own_key(root: &str, key: &[u8]) -> Result<Arc<str>, Error> {
     let own = key.strip_prefix(root.as_bytes()).and_then(|key| std::str::from_utf8(key).ok());
-    Ok(own.ok_or_else(|| Error::Damaged(Cause::new("a key that is no text")))?.into())
+    Ok(own.ok_or_else(|| Error::Damaged(Cause::new("a key that is not text")))?.into())
 }
 
 fn header_revision(header: Option<ResponseHeader>) -> Revision {

@@ -63,7 +63,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
         at = at.saturating_add(length).saturating_add(1);
         match rest.get(length) {
             Some(b'"') => return at,
-            // Whatever is escaped is no end.
+            // Whatever is escaped is not an end.
             Some(b'\\') => at = at.saturating_add(1),
             Some(_) => {}
             None => return text.len(),

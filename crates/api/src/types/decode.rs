@@ -396,7 +396,7 @@ fn is_left_out_if_missing(field: &Field) -> bool {
     if field.pointer {
         return field.omit_empty;
     }
-    // The zero value of what is not plain is no null, with the exception of times.
+    // The zero value of what is not plain is not null, with the exception of times.
     let is_null = matches!(field.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
     (field.omit_empty && field.is_plain()) || (field.omit_zero && is_null)
 }

@@ -18,7 +18,7 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// Names of objects; all if empty.
     pub names: Vec<String>,
-    /// Paths that are no resources.
+    /// Paths that are not resources.
     pub paths: Vec<String>,
 }
 

@@ -214,7 +214,7 @@ impl KeyRing {
     }
 }
 
-/// The first private key of a PEM text, and all keys that verify; what is no such key is passed over.
+/// The first private key of a PEM text, and all keys that verify; what is not such a key is passed over.
 fn parse_pem(pem: &str) -> (Option<SigningKey>, Vec<PublicKey>) {
     let (mut signing, mut accepted) = (None, Vec::new());
     let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());

@@ -338,7 +338,7 @@ fn kind_text(api_version: &str, kind: &str) -> String {
     format!("{slash}{api_version}, Kind={kind}")
 }
 
-/// Takes back the times of a write that changed nothing else, so that it is no write.
+/// Takes back the times of a write that changed nothing else, so that it is not a write.
 pub fn keep_times(object: &mut Value, old: &Value) {
     let entries = object.at(&["metadata", "managedFields"]).and_then(Value::as_array);
     let before = old.at(&["metadata", "managedFields"]).and_then(Value::as_array);

@@ -22,7 +22,7 @@ use crate::resources::{self, Resource};
 use crate::server::Server;
 use crate::storage::stored::{self, Served};
 
-/// Where keys of ports lie; they are no objects that clients see.
+/// Where keys of ports lie; they are not objects that clients see.
 const PORTS: &str = "/registry/ranges/servicenodeports/";
 
 /// The addresses that services can have: a network.
@@ -78,7 +78,7 @@ impl AddressRange {
         index.is_some_and(|index| (1..=self.len()).contains(&index))
     }
 
-    /// The first so many are left to those who ask for one by name, as long as there are others.
+    /// The first this many are left to those who ask for one by name, as long as there are others.
     fn kept(self) -> u32 {
         const LEAST: u32 = 16;
         const MOST: u32 = 256;
@@ -117,7 +117,7 @@ impl std::str::FromStr for PortRange {
     /// Reads `30000-32767`.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let (first, last) = text.split_once('-').ok_or("must be two ports, such as 30000-32767")?;
-        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is no port"));
+        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is not a port"));
         let (first, last) = (port(first)?, port(last)?);
         if first == 0 || first > last {
             return Err("must be from a port to a higher one".to_owned());

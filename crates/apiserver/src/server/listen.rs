@@ -28,7 +28,7 @@ use crate::serving::certificates::{Bundle, CertificateError};
 
 /// Requests that are being handled at the end get so long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// At most so many connections are open.
+/// At most this many connections are open.
 const CONNECTIONS_MAX: usize = 10_000;
 /// Watches of one client over one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;

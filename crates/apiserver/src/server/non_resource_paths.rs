@@ -1,4 +1,4 @@
-//! Paths that are no resources: discovery, OpenAPI, health, version, metrics.
+//! Paths that are not resources: discovery, OpenAPI, health, version, metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::server::Stopping;
 
-/// What all servers write to. It is no object, but lies among them: so their watch caches see that the store moved on.
+/// What all servers write to. It is not an object, but lies among them: so their watch caches see that the store moved on.
 const KEY: &str = "/registry/compact_rev_key";
 
 /// The turns of one server.

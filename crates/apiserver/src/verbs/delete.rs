@@ -78,7 +78,7 @@ impl DeleteOptions {
         self.uid = precondition("uid");
         self.version = precondition("resourceVersion");
         let dry = value.get("dryRun").and_then(Value::as_array).unwrap_or_default();
-        // What is no dry run would be a deletion: it must be clear.
+        // What is not a dry run would be a deletion: it must be clear.
         if dry.iter().any(|it| it.as_str() != Some("All")) {
             let mut errors = api::field::Errors::new();
             errors.not_supported(api::field::Path::new("dryRun"), Value::Array(dry.to_vec()), &["All"]);

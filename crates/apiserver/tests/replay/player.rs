@@ -295,7 +295,7 @@ fn compare_events(scenario: &str, step: &Value, status: u16, mut real: Vec<Value
         return Outcome { id, difference: Some(format!("status {status}: {real:?}")) };
     }
     let mut wanted = match recorded.get("body") {
-        // A refusal is no stream.
+        // A refusal is not a stream.
         Some(body) => vec![body.clone()],
         None => recorded["events"].as_array().cloned().unwrap_or_default(),
     };

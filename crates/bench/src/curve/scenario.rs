@@ -122,7 +122,7 @@ fn spread(_: usize) -> String {
     )
 }
 
-/// The side of a square of so many cells.
+/// The side of a square of this many cells.
 fn side(devices: usize) -> i64 {
     let mut side = 1_i64;
     while side.saturating_mul(side) < devices as i64 {

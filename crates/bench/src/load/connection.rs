@@ -221,7 +221,7 @@ fn broken(what: &str) -> io::Error {
 }
 
 fn read_head(head: &[u8]) -> io::Result<Head> {
-    let head = std::str::from_utf8(head).map_err(|_| broken("a head that is no text"))?;
+    let head = std::str::from_utf8(head).map_err(|_| broken("a head that is not text"))?;
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
     let status = status.ok_or_else(|| broken("no status line"))?;

@@ -18,7 +18,7 @@ use super::workers::{self, Outcome, Until};
 pub struct Settings {
     /// So many pods are made.
     pub pods: usize,
-    /// Over so many connections.
+    /// Over this many connections.
     pub connections: usize,
     /// Reads and changes go on for so long, each.
     pub time: Duration,

@@ -25,7 +25,7 @@ pub const NOTE: &str = "* recorded on another run: kube-apiserver and etcd on a 
 /// How a figure compares.
 #[derive(Debug, Clone, Copy)]
 enum Goal {
-    /// At least so many times the recorded figure.
+    /// At least this many times the recorded figure.
     Times(f64),
     /// At most this part of the recorded figure.
     Part(f64),

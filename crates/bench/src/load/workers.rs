@@ -14,7 +14,7 @@ use super::progress::Progress;
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// After so many requests.
+    /// After this many requests.
     Count(u64),
     /// After so long.
     Time(Duration),

@@ -53,9 +53,9 @@ impl Activation for Devices<'_> {
 pub struct PartialDevices<'d>(Value<'d>);
 
 impl<'d> PartialDevices<'d> {
-    /// Devices that are chosen, and those that so many more are drawn from.
+    /// Devices that are chosen, and those that this many more are drawn from.
     ///
-    /// The first so many of those that are chosen stand before all others, in their order. Nothing is known about the order of the rest.
+    /// The first this many of those that are chosen stand before all others, in their order. Nothing is known about the order of the rest.
     pub fn new(
         chosen: impl IntoIterator<Item = (u32, &'d Device)>,
         candidates: impl IntoIterator<Item = (u32, &'d Device)>,

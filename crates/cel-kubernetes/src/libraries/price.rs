@@ -80,7 +80,7 @@ fn estimate_traversal(site: &dyn CallSite, may_be_list: bool) -> Cost {
 const STEPS_MAX: u32 = 16 << 20;
 
 /// What walking through a value with all that is in it costs: a tenth of the octets of text, rounded down for each text;
-/// 1 for everything else that is no container.
+/// 1 for everything else that is not a container.
 fn traversal(value: &Value<'_>) -> u64 {
     let mut walk = Walk { cost: 0, steps_left: STEPS_MAX };
     match walk.visit(value) {

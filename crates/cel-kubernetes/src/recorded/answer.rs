@@ -29,7 +29,7 @@ pub struct Answer {
     /// Why its value is not what it must be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_error: Option<String>,
-    /// What its evaluation costs hangs on chance.
+    /// What its evaluation costs depends on chance.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_varies: bool,
 }

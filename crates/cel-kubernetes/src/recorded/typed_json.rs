@@ -41,9 +41,9 @@ pub fn encode(value: &Value<'_>) -> Json {
     }
 }
 
-/// What is read is no value in this form.
+/// What is read is not a value in this form.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no typed value")]
+#[error("`{0}` is not a typed value")]
 pub struct Misfit(String);
 
 /// Reads a value. Opaque values belong to libraries and cannot be read.
@@ -124,7 +124,7 @@ mod tests {
     fn what_is_no_typed_value_is_shown() {
         for text in ["1", r#"{"int":1}"#, r#"{"int":"x"}"#, r#"{"map":[[{"int":"1"}]]}"#, r#"{"int":"1","uint":"1"}"#] {
             let error = decode(&serde_json::from_str(text).unwrap()).unwrap_err();
-            assert_eq!(error.to_string(), format!("`{text}` is no typed value"));
+            assert_eq!(error.to_string(), format!("`{text}` is not a typed value"));
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    /// Takes so many new variables; answers the first one's number.
+    /// Takes this many new variables; answers the first one's number.
     pub(super) fn fresh(&mut self, count: u32) -> u32 {
         let first = self.next;
         self.next = first.saturating_add(count);

@@ -28,7 +28,7 @@ impl Checker<'_> {
                     self.set_type(*field, Type::String);
                     return;
                 }
-                _ => (*field, "the field is no string".to_owned()),
+                _ => (*field, "the field is not a string".to_owned()),
             },
             (None, args) => (id, format!("incorrect signature. argument count: {}", args.len())),
             (Some(_), args) => (id, format!("incorrect signature. member call with argument count: {}", args.len())),

@@ -44,7 +44,7 @@ pub enum Reference {
         function: Arc<Function>,
         /// The overloads.
         overloads: OverloadSet,
-        /// The call's target is part of the function's name, as in `math.abs(x)`: it is no operand.
+        /// The call's target is part of the function's name, as in `math.abs(x)`: it is not an operand.
         qualified: bool,
     },
 }

@@ -1,6 +1,6 @@
 //! A tree that was not checked, made ready to run: names are resolved, types are left to run time.
 //!
-//! Every function means all its overloads that take so many operands; one that does not exist has none, which is an error only
+//! Every function means all its overloads that take this many operands; one that does not exist has none, which is an error only
 //! when it is called. Follows what cel-go's planner does with a parsed expression.
 
 use std::sync::Arc;

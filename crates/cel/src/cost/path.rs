@@ -1,7 +1,7 @@
 //! The paths of nodes, in one buffer.
 //!
 //! Paths that grew from the same one share their beginning, and, as in the reference, sometimes their end: a path is
-//! extended in place while its length is no power of two, so the second extension of one path overwrites the first.
+//! extended in place while its length is not a power of two, so the second extension of one path overwrites the first.
 //! `k` and `v` in `a.b.c.all(k, v, …)` both lead to the values of the map, for instance, and estimates depend on it.
 
 use super::PathStep;

@@ -8,7 +8,7 @@ use crate::value::{EvalError, Value};
 /// What reading one code point or octet costs.
 pub const STRING_TRAVERSAL_FACTOR: f64 = 0.1;
 
-/// How a call ended, for prices that hang on the result.
+/// How a call ended, for prices that depend on the result.
 pub type Outcome<'o, 'v> = Result<&'o Value<'v>, &'o EvalError>;
 
 /// The price of a function: an estimate from what is known about its operands, and the actual cost of a call.
@@ -73,7 +73,7 @@ impl Price {
     }
 }
 
-/// What reading so many code points or octets costs: a tenth, rounded up.
+/// What reading this many code points or octets costs: a tenth, rounded up.
 ///
 /// The reference multiplies floating point numbers by 0.1; for every size that fits into memory the result is the same.
 #[inline]

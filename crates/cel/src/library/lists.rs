@@ -1,6 +1,6 @@
 //! Lists: parts, order, duplicates.
 //!
-//! Until version 3 every call costs 1; from then on, prices hang on sizes. The macro `sortBy` belongs to this library from
+//! Until version 3 every call costs 1; from then on, prices depend on sizes. The macro `sortBy` belongs to this library from
 //! version 2 on and expands to `@sortByAssociatedKeys`.
 //!
 //! Follows cel-go's `ext.Lists`, versions 0 to 3.
@@ -105,7 +105,7 @@ static SINGLETONS: &[Singleton] = &[
     Singleton::new("@sortByAssociatedKeys", is_lister, sort_by_keys),
 ];
 
-/// A new list of so many elements, each of which costs a factor.
+/// A new list of this many elements, each of which costs a factor.
 fn estimate_new_list(factor: f64, elements: Size) -> CallEstimate {
     let cost = elements.times_factor(factor).plus(Cost::exactly(1)).plus(Cost::exactly(LIST_CREATION));
     CallEstimate { cost, result_size: Some(elements) }

@@ -223,7 +223,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return Ok(value.clone());
         }
         let program = self.program;
-        // The value stays when the loops are left in which it is first read: it must not hang on what they are about.
+        // The value stays when the loops are left in which it is first read: it must not depend on what they are about.
         let drawn = self.tracer().recall().map(|recall| mem::take(&mut recall.drawn));
         let value = match program.lazies.get(init).map(|node| self.eval(node)) {
             Some(Ok(value)) => value,

@@ -26,7 +26,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// The answer to a question about a text; nothing has happened where it is no text at hand.
+    /// The answer to a question about a text; nothing has happened where it is not a text at hand.
     #[inline(always)]
     fn ask(&mut self, call: &'a CallNode) -> Option<Result<bool, EvalError>> {
         match (&call.question, &*call.operands) {
@@ -214,7 +214,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 }
 
-/// What a question costs whose price hangs on the text.
+/// What a question costs whose price depends on the text.
 #[inline(never)]
 fn price_of_answer(call: &CallNode, text: &str, other: &Node, answer: Result<&bool, &EvalError>) -> u64 {
     let other = other.constant().map_or(Value::Null, Value::borrowed);
@@ -267,7 +267,7 @@ fn is_failed(operand: &Value<'_>) -> bool {
     matches!(operand, Value::Error(_) | Value::Unknown(_))
 }
 
-/// An answer that hangs on something unknown inside an operand is itself unknown.
+/// An answer that depends on something unknown inside an operand is itself unknown.
 #[cold]
 pub(super) fn undetermined_is_unknown(error: EvalError) -> Evaluated<'static> {
     if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(Unknown::anything())) } else { Err(error) }

@@ -204,7 +204,7 @@ pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
     }
 }
 
-/// What a condition that is no truth value makes of the accumulator.
+/// What a condition that is not a truth value makes of the accumulator.
 #[cold]
 pub(super) fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
     match condition.map(Value::from) {

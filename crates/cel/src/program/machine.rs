@@ -104,7 +104,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
     }
 
-    /// Adds so many times 1 to the cost, unless that exceeds the limit.
+    /// Adds this many times 1 to the cost, unless that exceeds the limit.
     #[inline(always)]
     pub(super) fn try_charge(&mut self, cost: u64) -> bool {
         let sum = self.cost.saturating_add(cost);
@@ -115,7 +115,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         is_within
     }
 
-    /// Adds so many times 1 to the cost: fails as soon as that exceeds the limit.
+    /// Adds this many times 1 to the cost: fails as soon as that exceeds the limit.
     #[inline(always)]
     pub(super) fn charge_each(&mut self, cost: u64) -> Result<(), EvalError> {
         if self.try_charge(cost) {
@@ -475,7 +475,7 @@ fn is_member<'a>(member: &'a Member, operand: Value<'a>) -> Result<bool, EvalErr
         }
         Value::Opaque(opaque) if opaque.is_hashable() => Ok(false),
         Value::Bytes(_) | Value::Opaque(_) => {
-            Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is no member of a set"))
+            Err(EvalError::new(ErrorKind::Aborted, "internal error: a value of this type is not a member of a set"))
         }
         other => Ok(Key::new(other).is_ok_and(|key| member.set.contains(&key))),
     }
@@ -494,7 +494,7 @@ struct Reasons<'a> {
 }
 
 impl<'a> Undecided<'a> {
-    /// Takes note of an operand that is no truth value; only a fatal error goes through.
+    /// Takes note of an operand that is not a truth value; only a fatal error goes through.
     #[cold]
     pub(super) fn add(&mut self, operand: Result<Tested<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {
         let reasons = self.0.get_or_insert_default();

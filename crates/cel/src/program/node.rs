@@ -216,7 +216,7 @@ pub(super) struct CallNode {
 /// A question about a text.
 pub(super) struct Question {
     pub(super) test: QuestionTest,
-    /// What the call costs, where that does not hang on the text.
+    /// What the call costs, where that does not depend on the text.
     pub(super) fixed_cost: Option<u64>,
 }
 

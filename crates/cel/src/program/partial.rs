@@ -2,7 +2,7 @@
 //!
 //! An addition to the one evaluator. All of it stands off the path of known input: a step comes here only when an operand or a range
 //! is [`Value::Unknown`]. Bodies of loops over lists that are still being drawn run once per element, on the element itself, and what
-//! they come to is remembered where it hangs on the element alone ([`Memory`]).
+//! they come to is remembered where it depends on the element alone ([`Memory`]).
 
 mod calls;
 mod closed;

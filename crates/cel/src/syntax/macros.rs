@@ -26,13 +26,13 @@ pub use two_variable::TWO_VARIABLE;
 /// How many arguments a macro takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arity {
-    /// Exactly so many.
+    /// Exactly this many.
     Exact(usize),
     /// Any number for which there is no macro with exactly that number.
     Variadic,
 }
 
-/// What an expander answers: the expansion, `None` where the call is no macro after all, or an error.
+/// What an expander answers: the expansion, `None` where the call is not a macro after all, or an error.
 pub type ExpandResult = Result<Option<ExprId>, MacroError>;
 
 /// Turns a call, given by its receiver and its arguments, into another tree.

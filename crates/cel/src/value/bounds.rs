@@ -29,12 +29,12 @@ pub(crate) fn too_large() -> EvalError {
     EvalError::new(ErrorKind::TooLarge, "operation cancelled: value too large")
 }
 
-/// A text or octets of so many bytes can be made.
+/// A text or octets of this many bytes can be made.
 pub(crate) fn check_text(bytes: usize) -> Result<(), EvalError> {
     if bytes > TEXT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
 }
 
-/// A list of so many elements can be made.
+/// A list of this many elements can be made.
 pub(crate) fn check_elements(elements: usize) -> Result<(), EvalError> {
     if elements > ELEMENTS_MAX { Err(too_large()) } else { Ok(()) }
 }

@@ -34,7 +34,7 @@ pub struct Member<'a> {
 /// The chain of the host's own elements.
 pub(crate) const FIRST_CHAIN: u32 = 0;
 
-/// The value hangs on something else, too.
+/// The value depends on something else, too.
 pub(crate) const NO_CHAIN: u32 = u32::MAX;
 
 impl<'a> Member<'a> {
@@ -85,7 +85,7 @@ impl<'a> Drawn<'a> {
         self.with_front(0)
     }
 
-    /// The same list; of the members only the first so many are known to stand at the front.
+    /// The same list; of the members only the first this many are known to stand at the front.
     #[must_use]
     pub fn with_front(mut self, count: usize) -> Self {
         self.prefix = self.prefix.min(count);

@@ -9,7 +9,7 @@ impl Value<'_> {
     /// The two are equal.
     ///
     /// Values of different types are not equal, except for numbers, which compare across kinds. Fails only with
-    /// [`ErrorKind::Undetermined`], where the answer hangs on something unknown, or with the
+    /// [`ErrorKind::Undetermined`], where the answer depends on something unknown, or with the
     /// error of an element that cannot be read, or with [`ErrorKind::TooLarge`], where values share
     /// their parts so often that comparing them has no end.
     pub fn equals(&self, other: &Value<'_>) -> Result<bool, EvalError> {

@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Conversion,
     /// Something else: the message tells.
     Other,
-    /// The answer hangs on something unknown inside an argument. Becomes an unknown value, never an error for users.
+    /// The answer depends on something unknown inside an argument. Becomes an unknown value, never an error for users.
     Undetermined,
     /// The reference implementation gives up here, whatever stands around it. Nothing absorbs it.
     Aborted,
@@ -75,7 +75,7 @@ impl EvalError {
         Self::new(ErrorKind::Conversion, format!("type conversion error from '{from}' to '{to}'"))
     }
 
-    /// The answer hangs on something unknown inside an argument.
+    /// The answer depends on something unknown inside an argument.
     pub fn undetermined() -> Self {
         Self::new(ErrorKind::Undetermined, "undetermined")
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{ErrorKind, EvalError, Value};
 
-/// 2^63 and 2^64, beyond which a double is no integer of 64 bits.
+/// 2^63 and 2^64, beyond which a double is not an integer of 64 bits.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 

@@ -1,6 +1,6 @@
 //! What is not known, and what is known about it all the same.
 //!
-//! A value that hangs on input that is not known may still be one of a few values, lie between two, or be a list of which a part is
+//! A value that depends on input that is not known may still be one of a few values, lie between two, or be a list of which a part is
 //! known. That is what lets an evaluation decide before all of its input is there. Every claim holds for every completion.
 
 use std::mem;
@@ -63,7 +63,7 @@ impl<'a> Unknown<'a> {
         Unknown { inputs: 0, failing: Failing::Perhaps, shape: None }
     }
 
-    /// Nothing that anything hangs on.
+    /// Nothing that anything depends on.
     pub(crate) fn nothing() -> Self {
         Unknown { inputs: 0, failing: Failing::Never, shape: None }
     }
@@ -118,7 +118,7 @@ impl<'a> Unknown<'a> {
         self
     }
 
-    /// Something else that hangs on the same inputs, and fails where this does.
+    /// Something else that depends on the same inputs, and fails where this does.
     #[must_use]
     pub(crate) fn blurred<'b>(&self) -> Unknown<'b> {
         Unknown { inputs: self.inputs, failing: self.failing, shape: None }
@@ -223,7 +223,7 @@ impl<'a> Value<'a> {
         Verdict::TRUE | Verdict::FALSE
     }
 
-    /// The same; where nothing certain can be said about a value that hangs on this one.
+    /// The same; where nothing certain can be said about a value that depends on this one.
     pub(crate) fn blurred(self) -> Value<'a> {
         match self {
             Value::Unknown(unknown) => Value::Unknown(unknown.blurred()),

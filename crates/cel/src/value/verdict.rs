@@ -4,7 +4,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use super::Value;
 
-/// Some of: true, false, an error, something that is no truth value.
+/// Some of: true, false, an error, something that is not a truth value.
 ///
 /// On input that is known there is one of them in the set. On input that is partly known, every completion of it comes to one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ impl Verdict {
     pub const FALSE: Verdict = Verdict(2);
     /// An error.
     pub const ERROR: Verdict = Verdict(4);
-    /// A value that is no truth value.
+    /// A value that is not a truth value.
     pub const OTHER: Verdict = Verdict(8);
     /// Anything.
     pub const ANY: Verdict = Verdict(15);
@@ -70,7 +70,7 @@ impl Verdict {
         self.can_be(Verdict::END)
     }
 
-    /// As logic takes it: what is no truth value is an error.
+    /// As logic takes it: what is not a truth value is an error.
     #[must_use]
     pub(crate) fn as_operand(self) -> Verdict {
         if self.can_be(Verdict::OTHER) { self.without(Verdict::OTHER) | Verdict::ERROR } else { self }

@@ -131,7 +131,7 @@ pub(crate) fn writes(expect: &Value, seen: &[Value]) -> Vec<String> {
         let outcome = if failed { "refused" } else { "" };
         format!("{} {} {} {subresource} {outcome}", text("controller"), text("verb"), text("resource"))
     };
-    // Where the recorded runs differed in what one controller wrote to a kind of objects, more is no difference.
+    // Where the recorded runs differed in what one controller wrote to a kind of objects, more is not a difference.
     let whose = |write: &Value| format!("{} {}", write["controller"], write["resource"]);
     let is_ours = |write: &&Value| !OTHERS.contains(&write["controller"].as_str().unwrap_or_default());
     let mut wanted: BTreeMap<String, usize> = BTreeMap::new();

@@ -25,7 +25,7 @@ const COMBINE_COUNT: usize = 10;
 const COMBINE_SECONDS: i64 = 600;
 /// So many events of a source about an object are let through at once,
 const SPAM_BURST: f64 = 25.0;
-/// and then one per so many seconds.
+/// and then one per this many seconds.
 const SPAM_SECONDS: f64 = 300.0;
 
 /// What to do with an event.

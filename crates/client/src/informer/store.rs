@@ -192,7 +192,7 @@ mod tests {
         let key = Key::new("a", "b");
         assert!(matches!(store.set(&key, "2".into(), Arc::new(6)), Some(Change::Added(_))));
         assert_eq!(store.by_index("even", "yes"), [Arc::new(4), Arc::new(6)]);
-        assert!(store.set(&key, "2".into(), Arc::new(7)).is_none(), "the same version is no change");
+        assert!(store.set(&key, "2".into(), Arc::new(7)).is_none(), "the same version is not a change");
         assert!(matches!(store.set(&key, "3".into(), Arc::new(7)), Some(Change::Updated { .. })));
         assert_eq!(store.by_index("even", "yes"), [Arc::new(4)]);
         assert!(store.remove(&Key::new("", "before"), None).is_some());

@@ -22,7 +22,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The pause after so many earlier failures.
+    /// The pause after this many earlier failures.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
@@ -43,7 +43,7 @@ pub(crate) fn chance() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// A rate with a reserve: so many at once, then so many per second.
+/// A rate with a reserve: a number at once, then a number per second.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     per_second: f64,

@@ -41,7 +41,7 @@ enum Times {
         month: Field,
         weekday: Field,
     },
-    /// Every so many seconds.
+    /// Every this many seconds.
     Every(i64),
 }
 

@@ -31,7 +31,7 @@ use crate::pods::{PODS, next_available};
 
 const REVISIONS: client::Resource = ControllerRevision::RESOURCE;
 const SETS: client::Resource = DaemonSet::RESOURCE;
-/// At most so many pods are made or deleted at a time.
+/// At most this many pods are made or deleted at a time.
 const BURST: usize = 250;
 
 /// The controller.

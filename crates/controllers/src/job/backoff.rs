@@ -42,7 +42,7 @@ impl Backoff {
     }
 }
 
-/// How long to wait after so many failures, the last at a time.
+/// How long to wait after this many failures, the last at a time.
 pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
     if failures == 0 {
         return Duration::ZERO;

@@ -54,7 +54,7 @@ pub fn key(node: &Node) -> Text {
     }
 }
 
-/// How a zone with so many ready and other nodes is doing.
+/// How a zone with this many ready and other nodes is doing.
 #[must_use]
 pub fn state(ready: usize, not_ready: usize, rates: &Rates) -> State {
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes are small")]

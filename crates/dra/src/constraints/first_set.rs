@@ -57,7 +57,7 @@ impl<'s> FirstSet<'s> {
         }
     }
 
-    /// Looks for a set of so many devices.
+    /// Looks for a set of this many devices.
     pub fn run(&mut self, count: usize) -> Outcome {
         let mut chosen = Vec::with_capacity(count);
         self.from(&mut chosen, 0, count).unwrap_or(Outcome::None)

@@ -24,7 +24,7 @@ impl Default for LookAhead {
 }
 
 impl LookAhead {
-    /// Looks ahead only where there are so many sets.
+    /// Looks ahead only where there are this many sets.
     #[must_use]
     pub fn new(exhaustive_below: u64) -> Self {
         LookAhead { exhaustive_below, expressions: HashMap::new(), meter: Meter::default() }

@@ -15,10 +15,10 @@ use cel_kubernetes::environments::devices::PartialDevices;
 
 use super::meter::{Meter, Run};
 
-/// Below so many sets, trying each is cheaper than looking ahead.
+/// Below this many sets, trying each is cheaper than looking ahead.
 pub const EXHAUSTIVE_BELOW: u64 = 200;
 
-/// Most searches end before so many sets were looked at; only then is it worth the while to look at each candidate of each of them.
+/// Most searches end before this many sets were looked at; only then is it worth the while to look at each candidate of each of them.
 const JUDGED_BEFORE_LEAVING: u64 = 32;
 
 /// A device and the number that stands for it.
@@ -27,7 +27,7 @@ pub(crate) type Numbered<'d> = (u32, &'d Device);
 /// What is known about an expression, during one search.
 #[derive(Debug)]
 pub struct Outlooks {
-    /// Below so many sets, each is tried.
+    /// Below this many sets, each is tried.
     exhaustive_below: u64,
     memory: Memory,
     /// Numbers of devices, by where they are in memory.
@@ -66,7 +66,7 @@ impl Default for Outlooks {
 }
 
 impl Outlooks {
-    /// Looks ahead only where there are so many sets.
+    /// Looks ahead only where there are this many sets.
     #[must_use]
     pub fn new(exhaustive_below: u64) -> Self {
         Outlooks {
@@ -244,7 +244,7 @@ impl<'d> Sets<'d> {
     }
 }
 
-/// How many ways there are to choose so many of so many.
+/// How many ways there are to choose some of a number of things.
 pub fn combinations(of: usize, count: usize) -> u64 {
     if count > of {
         return 0;

@@ -1,4 +1,4 @@
-//! Verdicts by projection, at most so many.
+//! Verdicts by projection, at most this many.
 //!
 //! Two generations: what was asked for since the last change of generations is kept, the rest goes. Readers share a lock.
 

@@ -27,7 +27,7 @@ enum Rule {
     DoesNotExist,
     Number(Ordering, i64),
     Version(Ordering, Version),
-    /// The value is no version: no label is like it.
+    /// The value is not a version: no label is like it.
     Never,
 }
 

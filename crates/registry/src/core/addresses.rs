@@ -58,7 +58,7 @@ pub(crate) fn warn(text: &str, at: &Path<'_>) -> Option<String> {
     }
 }
 
-/// Whether the addresses are of both families; none if one is no address.
+/// Whether the addresses are of both families; none if one is not an address.
 pub(crate) fn is_dual_stack<'a>(addresses: impl Iterator<Item = &'a str>) -> Option<bool> {
     let parsed: Option<Vec<IpAddr>> = addresses.map(parse_sloppy).collect();
     let parsed = parsed?;

@@ -13,9 +13,9 @@ use super::file::{Logged, damaged};
 use super::state::Slot;
 use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
 
-/// A batch has at most so many events.
+/// A batch has at most this many events.
 const BATCH_EVENTS: usize = 256;
-/// One look into the file covers at most so many revisions.
+/// One look into the file covers at most this many revisions.
 const SCAN_REVISIONS: usize = 4096;
 
 pub(super) struct Watcher {

@@ -18,13 +18,13 @@ use super::file::{LogFile, Medium, Position, Record, Values, damaged};
 use super::{Options, Shared};
 use crate::{Cause, Change, Error, Event, Guard, Previous, Revision, Write};
 
-/// One commit covers at most so many writes,
+/// One commit covers at most this many writes,
 const BATCH_WRITES: usize = 512;
-/// or about so many bytes.
+/// or about this many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 /// So many old versions are dropped along with a batch of writes,
 const FORGET_ALONG: usize = 128;
-/// and so many at once when there is nothing else to do.
+/// and this many at once when there is nothing else to do.
 const FORGET_IDLE: usize = 2048;
 
 /// What the writer is asked to do.

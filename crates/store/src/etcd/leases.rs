@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::proto::LeaseGrantRequest;
 use super::proto::lease_client::LeaseClient;
 
-/// A lease is shared by at most so many keys: they all go in one step of etcd's.
+/// A lease is shared by at most this many keys: they all go in one step of etcd's.
 const KEYS_MAX: u32 = 1000;
 /// and only for so long.
 const SHARED_MAX: Duration = Duration::from_secs(60);

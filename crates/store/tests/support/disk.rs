@@ -22,7 +22,7 @@ struct Image {
     operations: u64,
     /// From this operation on nothing works any more.
     power_lost_at: Option<u64>,
-    /// There is room for so many bytes.
+    /// There is room for this many bytes.
     capacity: Option<u64>,
     syncs_fail: bool,
 }

@@ -1,6 +1,6 @@
 //! From a document in normal form to the message that Go would write.
 //!
-//! Fields stand in the order of their numbers. What is no pointer, list or map is written even when it is empty, as
+//! Fields stand in the order of their numbers. What is not a pointer, list or map is written even when it is empty, as
 //! gogo/protobuf does with fields that cannot be absent.
 
 use super::MAGIC;

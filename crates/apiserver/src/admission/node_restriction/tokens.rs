@@ -94,7 +94,7 @@ pub(super) fn admit_certificate_request(attempt: &Attempt<'_>, node: &str, chang
     }
     let namespace = attempt.target.namespace.as_str();
     let shown = quote(&format!("{namespace}/{}", at("podName")));
-    // What may be the fault of a cache that is behind is no refusal: the node tries again.
+    // What may be the fault of a cache that is behind is not a refusal: the node tries again.
     let again = |why: String| Err(Failure::unclassified(why));
     let own = attempt.object("nodes", "", node)?;
     if metadata::text(&own, "uid") != at("nodeUID") {

@@ -69,7 +69,7 @@ fn empty(api_version: &str, kind: &str) -> Value {
     object
 }
 
-/// A built-in kind that is no resource of its own: `Scale`, `TokenRequest`.
+/// A built-in kind that is not a resource of its own: `Scale`, `TokenRequest`.
 #[derive(Debug)]
 pub struct Single {
     kind: &'static str,

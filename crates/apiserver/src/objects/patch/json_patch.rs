@@ -10,9 +10,9 @@ fn unprocessable(message: String) -> Box<Failure> {
     Failure::new(422, "", message)
 }
 
-/// At most so many operations are taken.
+/// At most this many operations are taken.
 const OPERATIONS_MAX: usize = 10_000;
-/// Copies may make the document longer by at most so many bytes: each could double it.
+/// Copies may make the document longer by at most this many bytes: each could double it.
 const COPIED_BYTES_MAX: usize = 3 << 20;
 
 /// Applies the operations in order.

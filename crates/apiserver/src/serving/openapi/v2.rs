@@ -176,7 +176,7 @@ struct Message(Vec<u8>);
 
 impl Message {
     fn bytes(&mut self, number: u32, bytes: &[u8]) -> &mut Self {
-        // Wire type 2: a length, then so many bytes.
+        // Wire type 2: a length, then this many bytes.
         self.varint(u64::from(number) << 3 | 2);
         self.varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         self.0.extend_from_slice(bytes);

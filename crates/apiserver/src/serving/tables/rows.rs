@@ -20,7 +20,7 @@ use crate::verbs::{Call, partial_metadata};
 const PIECE: usize = 256;
 /// Fewer rows are not worth another thread.
 const ROWS_PER_THREAD: usize = 1000;
-/// At most so many threads make one table.
+/// At most this many threads make one table.
 const THREADS_MAX: usize = 4;
 
 /// The table of a list.

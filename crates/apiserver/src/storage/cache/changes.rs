@@ -113,11 +113,11 @@ const SHARE: usize = 8;
 const COUNT_MIN: usize = 100;
 /// What a change takes beside texts.
 const CHANGE_BYTES: usize = 256;
-/// What was made for watchers is kept with so many of the last changes: a document takes ten times the room of its text.
+/// What was made for watchers is kept with this many of the last changes: a document takes ten times the room of its text.
 const MADE_MAX: usize = 128;
-/// A watcher gets at most so many changes at a time,
+/// A watcher gets at most this many changes at a time,
 const BATCH: usize = 256;
-/// and no more once they have so many bytes: a slow one holds some batches.
+/// and no more once they have this many bytes: a slow one holds some batches.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// How much the changes of all resources take, and how much they may.

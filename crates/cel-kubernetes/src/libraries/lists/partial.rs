@@ -1,6 +1,6 @@
 //! What can be said of sums, extremes and order where a part of the list is known, and the rest is still to be drawn from candidates.
 //!
-//! With so many places open, the least that can be drawn are the least of the candidates, and the most the greatest. Elements of several
+//! With this many places open, the least that can be drawn are the least of the candidates, and the most the greatest. Elements of several
 //! kinds have no such order: then nothing is said.
 
 use std::cmp::Ordering;
@@ -134,7 +134,7 @@ fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     }
 }
 
-/// Sums of doubles hang on the order of adding: the bounds leave room for that.
+/// Sums of doubles depend on the order of adding: the bounds leave room for that.
 fn sum_of_doubles<'v>(list: &Drawn<'v>) -> Option<Value<'v>> {
     /// Many times what rounding makes of the sum of as many numbers as a list can have.
     const ROOM: f64 = 1e-12;

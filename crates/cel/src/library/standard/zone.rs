@@ -41,7 +41,7 @@ impl Zone {
 }
 
 fn find(name: &str) -> Result<TimeZone, EvalError> {
-    // The process's own zone is no input of an expression: it counts as UTC.
+    // The process's own zone is not an input of an expression: it counts as UTC.
     if name == "Local" {
         return Ok(TimeZone::UTC);
     }

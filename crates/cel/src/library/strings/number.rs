@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// More digits than any double has after the point; what is asked beyond that is zeros.
 const DIGITS_MAX: usize = 1_100;
 
-/// A double with so many digits after the point, as Go's `%.Nf` prints it.
+/// A double with this many digits after the point, as Go's `%.Nf` prints it.
 pub(super) fn fixed(number: f64, precision: usize) -> String {
     if !number.is_finite() {
         return crate::value::double_text(number);

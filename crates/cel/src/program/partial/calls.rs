@@ -25,7 +25,7 @@ fn options<'o, 'a>(operand: &'o Value<'a>) -> &'o [Value<'a>] {
     }
 }
 
-/// All that hangs on operands that are not known: fails where they do.
+/// All that depends on operands that are not known: fails where they do.
 fn after<'a>(mut value: Value<'a>, operands: &[Value<'a>]) -> Value<'a> {
     for operand in operands {
         if let Value::Unknown(unknown) = operand {

@@ -9,7 +9,7 @@ use super::closed::{Closed, can_end, closed};
 use crate::syntax::ast::ExprId;
 use crate::value::{EvalError, Value};
 
-/// Answers that hang on nothing but one element of a list, or a pair of them.
+/// Answers that depend on nothing but one element of a list, or a pair of them.
 ///
 /// Belongs to one program, and to one way of numbering elements: what [`Drawn`](crate::value::Drawn) calls by a number must be the same
 /// value in every evaluation that uses the memory.
@@ -54,7 +54,7 @@ const ANSWERS_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(in super::super) struct Recall {
     pub(in super::super) memory: Memory,
-    /// Bodies that hang on more than their elements are not run on candidates.
+    /// Bodies that depend on more than their elements are not run on candidates.
     pub(in super::super) is_quick: bool,
     /// The candidates that the bodies around are about: there they have been drawn.
     pub(in super::super) drawn: Vec<u32>,

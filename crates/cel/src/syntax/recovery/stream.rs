@@ -1,4 +1,4 @@
-//! The tokens, read when they are first asked for; what is no token is reported then.
+//! The tokens, read when they are first asked for; what is not a token is reported then.
 
 use super::strategy::Abort;
 use crate::source::{Issues, Location, Source};
@@ -8,7 +8,7 @@ pub(super) struct Stream<'a> {
     lexer: Lexer<'a>,
     /// The tokens read so far; the last one may be the end of the text.
     tokens: Vec<Token>,
-    /// The pieces of text that are no tokens.
+    /// The pieces of text that are not tokens.
     unrecognized: Vec<Token>,
     /// The token that is looked at.
     pub(super) index: usize,
@@ -65,7 +65,7 @@ impl<'a> Stream<'a> {
         quote(text)
     }
 
-    /// The text from one token to another as messages show it, without what is no token.
+    /// The text from one token to another as messages show it, without what is not a token.
     pub(super) fn show_range(&self, first: Token, last: Token) -> String {
         if first.kind == Kind::Eof {
             return quote("<EOF>");

@@ -25,7 +25,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// What clock and calendar show so many seconds after 1970 began.
+    /// What clock and calendar show this many seconds after 1970 began.
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::cast_sign_loss,

@@ -100,7 +100,7 @@ fn literal(rest: &mut &[u8], expected: u8) -> Option<()> {
     (*first == expected).then_some(())
 }
 
-/// A number of at least and at most so many digits.
+/// A number of at least and at most this many digits.
 fn digits(rest: &mut &[u8], min: usize, max: usize) -> Option<u32> {
     let count = rest.iter().take(max).take_while(|byte| byte.is_ascii_digit()).count();
     let (number, after) = rest.split_at_checked(count)?;
@@ -191,7 +191,7 @@ impl Duration {
         self.units_float(NANOS_PER_SECOND)
     }
 
-    /// How many units of so many nanoseconds, as Go computes them: whole units plus the rest, each as a double.
+    /// How many units of this many nanoseconds, as Go computes them: whole units plus the rest, each as a double.
     pub(crate) fn units_float(self, unit: i64) -> f64 {
         let whole = self.nanoseconds.checked_div(unit).unwrap_or(0);
         let rest = self.nanoseconds.checked_rem(unit).unwrap_or(0);

@@ -53,7 +53,7 @@ enum Outcome {
 }
 
 impl Arguments {
-    /// Fails when a line is no question, after all lines before it were answered.
+    /// Fails when a line is not a question, after all lines before it were answered.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         answer_all(std::io::stdin().lock(), std::io::stdout().lock())?;
         Ok(ExitCode::SUCCESS)

@@ -57,7 +57,7 @@ pub(crate) struct Expression {
 
 fn places() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(Place::name))
-        .try_map(|name| Place::find(&name).ok_or_else(|| anyhow!("`{name}` is no place")))
+        .try_map(|name| Place::find(&name).ok_or_else(|| anyhow!("`{name}` is not a place")))
 }
 
 /// Where an expression stands, and what it sees there.
@@ -81,7 +81,7 @@ impl Expression {
         Source::new(&self.text)
     }
 
-    /// Reads everything that the expression hangs on.
+    /// Reads everything that the expression depends on.
     pub(crate) fn scene(&self) -> anyhow::Result<Scene> {
         let document = self.input.as_deref().map(read).transpose()?;
         let Some(place) = self.place else { return self.without_place(document) };

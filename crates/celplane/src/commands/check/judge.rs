@@ -83,7 +83,7 @@ impl Judge {
         Ok(Judge { features, environments: Environments::new()?, with_costs })
     }
 
-    /// Reads a file and judges its objects, on so many threads.
+    /// Reads a file and judges its objects, on this many threads.
     pub(super) fn file(&self, source: &Source, threads: usize, progress: &Progress) -> FileReport {
         let manifests = match source.read() {
             Ok(manifests) => manifests,

@@ -16,7 +16,7 @@ use cel_kubernetes::reads::{ELEMENT, Reads};
 use super::{Numbered, Outlooks, Sets};
 use crate::constraints::meter::{Meter, Run};
 
-/// After so many partial sets candidates are let leave at each of them, and after so many the search is given up.
+/// After this many partial sets candidates are let leave at each of them, and after this many the search is given up.
 const VISITS_BEFORE_LEAVING: u64 = 500;
 const VISITS_MAX: u64 = 5_000;
 

@@ -1,7 +1,7 @@
 //! Whether a value fits a schema: types, bounds, patterns, formats, enumerations, required fields, and logical parts.
 //!
 //! Follows the validator of `kube-openapi`, whose texts users see, and the ratcheting around it: what was wrong with an
-//! unchanged part of an object is no reason to refuse an update. Rules, list types and embedded objects are elsewhere.
+//! unchanged part of an object is not a reason to refuse an update. Rules, list types and embedded objects are elsewhere.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! What a part of an object was before: fields by name, items of list-maps by their keys, other items never.
 //!
-//! An error about a part that is as it was is no reason to refuse an update. Follows `CorrelatedObject` and `MapList` of
+//! An error about a part that is as it was is not a reason to refuse an update. Follows `CorrelatedObject` and `MapList` of
 //! `apiserver/pkg/cel/common`: what the schema does not name counts as changed.
 
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub(super) struct MapList<'v> {
 }
 
 impl<'v> MapList<'v> {
-    /// Of two items with the same keys the first counts. None if the schema is no list-map.
+    /// Of two items with the same keys the first counts. None if the schema is not a list-map.
     pub(super) fn new(schema: &'v Schema, items: &'v [Value]) -> Option<Self> {
         if schema.type_name != "array" || schema.list_type() != ListType::Map || schema.x_list_map_keys.is_empty() {
             return None;

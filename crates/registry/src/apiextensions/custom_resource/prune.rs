@@ -31,7 +31,7 @@ pub(super) fn prune(object: &mut Value, schema: &Schema) {
     Walk::default().prune(object, Some(schema), true);
 }
 
-/// The schema of a field that is no property: that of the other fields, if any are allowed.
+/// The schema of a field that is not a property: that of the other fields, if any are allowed.
 enum Other<'s> {
     None,
     /// `additionalProperties: true` allows the field, and nothing inside.

@@ -60,7 +60,7 @@ impl Scale {
     /// Sets the number of replicas that is wanted.
     ///
     /// # Errors
-    /// Something on the way is no object.
+    /// Something on the way is not an object.
     pub fn set_wanted(&self, object: &mut Value, replicas: i64) -> Result<(), String> {
         let mut steps = steps(&self.spec_replicas).peekable();
         let mut here = object;

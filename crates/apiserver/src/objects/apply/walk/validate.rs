@@ -129,7 +129,7 @@ impl Walk {
     }
 }
 
-/// Why a value is no such scalar.
+/// Why a value is not such a scalar.
 fn misfit(scalar: Scalar, value: &Value) -> Option<String> {
     match (scalar, value) {
         (Scalar::Numeric, Value::Int(_) | Value::Float(_))

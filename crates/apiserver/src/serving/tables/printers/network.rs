@@ -4,7 +4,7 @@ use api::json::Value;
 
 use super::{AGE, NAME, Printer, age, int, joined, list, name, or, or_none, selector_text, text};
 
-/// At most so many items are shown in a cell.
+/// At most this many items are shown in a cell.
 const SHOWN_MAX: usize = 3;
 
 /// The first items, and how many more there are.

@@ -7,7 +7,7 @@ use api::go_text::format_float;
 use cel::program::ListSink;
 use cel::value::Value;
 
-/// A longer text is no cell: small values can share their parts many times over.
+/// A longer text is not a cell: small values can share their parts many times over.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Prints a list while it is evaluated.
