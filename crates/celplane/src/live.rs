@@ -34,17 +34,51 @@ pub(crate) const GATED: &[Resource] = &[
     Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
 ];
 
+/// Everything that the scheduler looks at.
+pub(crate) const SCHEDULING: &[Resource] = &[
+    Resource::new("", "v1", "namespaces", "Namespace"),
+    Resource::new("", "v1", "nodes", "Node"),
+    Resource::new("", "v1", "pods", "Pod"),
+    Resource::new("", "v1", "persistentvolumes", "PersistentVolume"),
+    Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    Resource::new("", "v1", "services", "Service"),
+    Resource::new("", "v1", "replicationcontrollers", "ReplicationController"),
+    Resource::new("apps", "v1", "replicasets", "ReplicaSet"),
+    Resource::new("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource::new("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+    Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass"),
+    Resource::new("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    Resource::new("storage.k8s.io", "v1", "csinodes", "CSINode"),
+    Resource::new("storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
+    Resource::new("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
+    Resource::new("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment"),
+    Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+    Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+];
+
 /// All objects of these resources in the cluster that a kubeconfig names.
 pub(crate) fn read(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Manifests> {
+    let connect = async || {
+        let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
+        client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))
+    };
+    read_from(connect, resources)
+}
+
+/// All objects of these resources in the cluster of a connection.
+pub(crate) fn read_from(
+    connect: impl AsyncFnOnce() -> anyhow::Result<Client>,
+    resources: &[Resource],
+) -> anyhow::Result<Manifests> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let objects = runtime.block_on(list(kubeconfig, resources))?;
+    let objects = runtime.block_on(async { list(&connect().await?, resources).await })?;
     let list = api::json!({"apiVersion": "v1", "kind": "List", "items": (Value::Array(objects))});
     Ok(Manifests::parse("<cluster>".to_owned(), json::to_pretty_string(&list, "  ")))
 }
 
-async fn list(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Vec<Value>> {
-    let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
-    let client = client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))?;
+async fn list(client: &Client, resources: &[Resource]) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for resource in resources {
         let found = client.documents(resource.clone()).list(&Default::default()).await;

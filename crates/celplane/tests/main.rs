@@ -15,9 +15,11 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod failover;
 mod first_light;
 mod fleet;
 mod killed;
+mod gates_on_etcd;
 mod kube_rs;
 mod kubectl;
 mod kubectl_commands;
@@ -27,7 +29,10 @@ mod offline;
 mod one_verdict;
 mod printer_columns;
 mod python_client;
+mod simulate;
 mod skew;
+mod stories;
+mod up;
 
 #[path = "support/cluster.rs"]
 mod cluster;

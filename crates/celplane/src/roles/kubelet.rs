@@ -21,14 +21,25 @@ pub(crate) const FLEET: &str = "system:celplane:node-fleet";
 /// So many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
-/// Starts nodes of these names. `reads` is used for what all of them see, and `client_for` for what each writes.
-pub(crate) fn start(nodes: Vec<String>, reads: Client, client_for: ClientFor, features: Features) -> Role {
+/// Which nodes.
+pub(crate) struct Nodes {
+    /// Their names.
+    pub(crate) names: Vec<String>,
+    /// What they are like.
+    pub(crate) template: Template,
+    /// Whether others may ask to be played.
+    pub(crate) adopts: bool,
+}
+
+/// Starts nodes. `reads` is used for what all of them see, and `client_for` for what each writes.
+pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features: Features) -> Role {
     Role::start(NAME, features, move |setting| async move {
         let started = Instant::now();
         let cache = CompileCache::new(EXPRESSIONS_MAX, Arc::new(move || started.elapsed()))?;
         let options = Options {
-            nodes,
-            template: Template::default(),
+            nodes: nodes.names,
+            template: nodes.template,
+            adopts: nodes.adopts,
             client: reads,
             client_for,
             cache: Arc::new(cache),

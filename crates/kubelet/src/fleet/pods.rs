@@ -72,16 +72,16 @@ impl<R: Runtime> Inner<R> {
             }
         }
         if pod.metadata.is_deleting() {
-            return self.end(&pod, member, &node).await;
+            return self.end(&pod, &member, &node).await;
         }
         if pod.is_terminal() {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        if let Err(rejection) = self.admit(&pod, member, &node) {
+        if let Err(rejection) = self.admit(&pod, &member, &node) {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
-            self.write_status(&pod, member, &patch).await?;
+            self.write_status(&pod, &member, &patch).await?;
             return Ok(None);
         }
         let seen = self.runtime.sync(&pod, now).await;
@@ -89,9 +89,9 @@ impl<R: Runtime> Inner<R> {
         if !seen.has_sandbox && is_soon {
             return Ok(seen.next);
         }
-        let addresses = addresses(&pod, member, &node, seen.has_sandbox);
+        let addresses = addresses(&pod, &member, &node, seen.has_sandbox);
         if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
-            self.write_status(&pod, member, &patch).await?;
+            self.write_status(&pod, &member, &patch).await?;
         }
         Ok(seen.next)
     }

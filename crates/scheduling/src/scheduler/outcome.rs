@@ -6,7 +6,7 @@ use api::json::Text;
 
 use crate::cluster::PodKey;
 use crate::complaints::Complaint;
-use crate::cycle::Evaluation;
+use crate::cycle::{Evaluation, Scores};
 use crate::preemption::Nomination;
 use crate::queue::QueuedPod;
 use crate::writes::Write;
@@ -30,6 +30,8 @@ pub struct Attempt {
     pub feasible_nodes: usize,
     /// How often plugins were asked, and what they said.
     pub evaluations: Vec<Evaluation>,
+    /// How much plugins like the nodes that fit, where there was a choice.
+    pub scores: Option<Scores>,
     /// What was wrong with expressions and values, where it was not told before.
     pub complaints: Vec<Complaint>,
     /// What came of it.
@@ -83,6 +85,7 @@ impl Attempt {
             evaluated_nodes: 0,
             feasible_nodes: 0,
             evaluations: Vec::new(),
+            scores: None,
             complaints: Vec::new(),
             outcome: Outcome::Error(String::new()),
         }

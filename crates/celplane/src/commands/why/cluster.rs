@@ -9,7 +9,7 @@ use api::storage::v1::StorageClass;
 
 use crate::gated_uses::pod_spec_path;
 use crate::live;
-use crate::manifests::{self, Manifest, Manifests};
+use crate::manifests::{self, Manifest, readable};
 
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
@@ -117,14 +117,6 @@ impl Cluster {
             };
             (source.claim_name.as_str(), self.claims.iter().find(is_it))
         })
-    }
-}
-
-/// The objects, if all could be read.
-fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
-    match &file.error {
-        Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
-        None => Ok(file.objects),
     }
 }
 
