@@ -40,9 +40,10 @@ pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCo
         let line = line?;
         if line == READY {
             println!(
-                "It runs in the background as process {}; `celplane down` ends it. Its log is {}.",
+                "\nIt runs in the background as process {}. Its log is {}.\nTo end it: celplane down --data-dir {}",
                 child.id(),
-                path.display()
+                path.display(),
+                data_dir.display()
             );
             return Ok(ExitCode::SUCCESS);
         }

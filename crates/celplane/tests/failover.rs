@@ -72,9 +72,10 @@ impl Wire {
                     continue;
                 }
                 let far = TcpStream::connect(&server).unwrap();
-                for (mut from, mut to) in
-                    [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())]
-                {
+                for (mut from, mut to) in [
+                    (near.try_clone().unwrap(), far.try_clone().unwrap()),
+                    (far.try_clone().unwrap(), near.try_clone().unwrap()),
+                ] {
                     std::thread::spawn(move || {
                         let mut buffer = vec![0; 1 << 16];
                         while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -139,12 +140,14 @@ fn others_take_over(fault: Fault) {
     let roles = [&["scheduler"][..], &["controller-manager"]];
     let mut leaders = roles.map(|role| Role::start(role, &through_wire));
     let started = Instant::now();
-    let before = LEASES.map(|name| loop {
-        if let Some(lease) = lease(&cluster, name).filter(|lease| !holder(lease).is_empty()) {
-            break lease;
+    let before = LEASES.map(|name| {
+        loop {
+            if let Some(lease) = lease(&cluster, name).filter(|lease| !holder(lease).is_empty()) {
+                break lease;
+            }
+            assert!(started.elapsed() < LIMIT, "nobody leads");
+            std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(started.elapsed() < LIMIT, "nobody leads");
-        std::thread::sleep(Duration::from_millis(50));
     });
     let _followers = roles.map(|role| Role::start(role, &admin));
     while !cluster.run(&["get", "serviceaccount", "default"], "").status.success() {
@@ -186,7 +189,10 @@ fn others_take_over(fault: Fault) {
         // The old lease ran out before the new one began: never two at a time.
         let gap = seconds(after, "acquireTime") - seconds(before, "renewTime");
         assert!(!(0.0..15.0).contains(&gap), "taken over {gap} s after the lease was seen");
-        assert_eq!(after["spec"]["leaseTransitions"].as_i64().unwrap_or(0), before["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1);
+        assert_eq!(
+            after["spec"]["leaseTransitions"].as_i64().unwrap_or(0),
+            before["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1
+        );
     }
     if fault == Fault::Pause {
         leaders.iter().for_each(|leader| leader.signal(rustix::process::Signal::CONT));

@@ -4,8 +4,10 @@ use crate::cluster::Cluster;
 use crate::etcd::etcd_server;
 
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  tolerations: [{expression: \"taint.key == 'a'\"}]\n  containers: [{name: c, image: i}]\n";
-const DEFINITION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/printer-columns/story-3-combined-fields.yaml"));
-const TEMPLATE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/device-constraints/story-1-connected.yaml"));
+const DEFINITION: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/printer-columns/story-3-combined-fields.yaml"));
+const TEMPLATE: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/device-constraints/story-1-connected.yaml"));
 
 #[test]
 fn servers_with_different_gates_keep_each_others_fields() {
@@ -16,7 +18,8 @@ fn servers_with_different_gates_keep_each_others_fields() {
     let files = tempfile::tempdir().unwrap();
     let servers = format!("--etcd-servers={}", etcd.endpoints().join(","));
     let signing = format!("--service-account-signing-key-file={}", files.path().join("sa.key").display());
-    let start = |gates: &[&str]| Cluster::start_with(tempfile::tempdir().unwrap(), &[&[&*servers, &*signing], gates].concat());
+    let start =
+        |gates: &[&str]| Cluster::start_with(tempfile::tempdir().unwrap(), &[&[&*servers, &*signing], gates].concat());
     let (new, old) = (start(&[]), start(&["--feature-gates", "AllAlpha=false"]));
     new.kubectl(&["create", "serviceaccount", "default"], "");
     new.apply(POD);
@@ -24,8 +27,16 @@ fn servers_with_different_gates_keep_each_others_fields() {
     new.apply(TEMPLATE.split("\n---\n").next().unwrap());
     let fields = [
         (["pod", "p"], "jsonpath={.spec.tolerations[0].expression}", "taint.key == 'a'"),
-        (["crd", "combineds.stories.example.com"], "jsonpath={.spec.versions[0].additionalPrinterColumns[0].expression}", "format("),
-        (["resourceclaimtemplate", "4-connected-devices"], "jsonpath={.spec.spec.devices.constraints[0].cel.expression}", "size(devices) == 4"),
+        (
+            ["crd", "combineds.stories.example.com"],
+            "jsonpath={.spec.versions[0].additionalPrinterColumns[0].expression}",
+            "format(",
+        ),
+        (
+            ["resourceclaimtemplate", "4-connected-devices"],
+            "jsonpath={.spec.spec.devices.constraints[0].cel.expression}",
+            "size(devices) == 4",
+        ),
     ];
     for ([kind, name], path, expected) in fields {
         // A patch, an apply and a whole update through the server that does not open the field.

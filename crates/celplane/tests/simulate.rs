@@ -59,7 +59,8 @@ fn every_story_is_placed_as_its_comment_says() {
     assert_eq!(pending[0]["pod"], "default/log-reader");
     let why = pending[0]["message"].as_str().unwrap();
     assert!(why.contains("1 node(s) had untolerated taint {env.example.com/dev: }"), "{why}");
-    let connected = report["placed"].as_array().unwrap().iter().find(|it| it["pod"] == "default/connected-pod").unwrap();
+    let connected =
+        report["placed"].as_array().unwrap().iter().find(|it| it["pod"] == "default/connected-pod").unwrap();
     let devices: Vec<&str> =
         connected["devices"]["connected-pod-mla"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     let ids = devices.iter().map(|it| it.rsplit('-').next().unwrap().parse::<i32>().unwrap());
@@ -70,7 +71,7 @@ fn every_story_is_placed_as_its_comment_says() {
 const CLUSTER: &str = "
 apiVersion: v1
 kind: Node
-metadata: {name: n, annotations: {sim/replicas: '4'}}
+metadata: {name: box, annotations: {sim/replicas: '4'}}
 status: {capacity: {cpu: '4', memory: 8Gi, pods: '110'}}
 ";
 
@@ -95,14 +96,15 @@ fn templates_stand_for_their_replicas_and_what_does_not_fit_says_why() {
     assert!(output.contains("2 pending: default/web-"), "{output}");
     assert!(output.contains("0/4 nodes are available: 4 Insufficient cpu."), "{output}");
     assert!(output.contains("16 placed, 2 pending, 4 nodes; "), "{output}");
-    assert!(output.contains("n-0    4/110   4/4   100%   4Gi/8Gi   50%"), "{output}");
+    assert!(output.contains("box-0   4/110   4/4   100%   4Gi/8Gi   50%"), "{output}");
 }
 
 #[test]
 fn the_same_seed_gives_the_same_placements_and_wide_shows_scores() {
     let input = format!("{CLUSTER}{}", deployment("web", 9, ""));
     let wide = |seed: &str| run(&["simulate", "-f", "-", "-o", "wide", "--seed", seed], &input).1;
-    let placements = |text: String| text.lines().take_while(|line| !line.is_empty()).map(ToOwned::to_owned).collect::<Vec<_>>();
+    let placements =
+        |text: String| text.lines().take_while(|line| !line.is_empty()).map(ToOwned::to_owned).collect::<Vec<_>>();
     let one = placements(wide("1"));
     assert_eq!(one, placements(wide("1")));
     assert_eq!(one[0].split_whitespace().collect::<Vec<_>>(), ["POD", "NODE", "SCORE", "BY", "PLUGIN", "DEVICES"]);
@@ -117,7 +119,7 @@ fn more_pods_can_be_added_and_may_take_the_place_of_others() {
     std::fs::write(&more, class.to_owned() + &deployment("vip", 1, "      priorityClassName: gold\n")).unwrap();
     let bound = (0..16).map(|number| {
         format!(
-            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: old-{number}, uid: u{number}, namespace: default}}\nspec: {{nodeName: n-{}, priority: 0, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '1'}}}}}}]}}\nstatus: {{phase: Running}}\n",
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: old-{number}, uid: u{number}, namespace: default}}\nspec: {{nodeName: box-{}, priority: 0, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '1'}}}}}}]}}\nstatus: {{phase: Running}}\n",
             number % 4
         )
     });
@@ -143,7 +145,8 @@ fn another_configuration_shows_what_moves() {
     let input = format!("{CLUSTER}{}", deployment("web", 4, "      topologySpreadConstraints: []\n"));
     let (code, report) = json(&["simulate", "-f", "-", "--compare", packed.to_str().unwrap()], &input);
     assert_eq!(code, 0, "{report}");
-    let full = |report: &Value| report["nodes"].as_array().unwrap().iter().filter(|it| it["milliCPU"]["used"] != 0).count();
+    let full =
+        |report: &Value| report["nodes"].as_array().unwrap().iter().filter(|it| it["milliCPU"]["used"] != 0).count();
     assert!(full(&report) > full(&report["compared"]), "packed uses fewer nodes: {report}");
     assert!(!report["moves"].as_array().unwrap().is_empty());
     let (_, output, _) = run(&["simulate", "-f", "-", "--compare", packed.to_str().unwrap()], &input);
@@ -154,9 +157,15 @@ fn another_configuration_shows_what_moves() {
 fn what_cannot_be_read_has_its_own_exit_code() {
     for (input, why) in [
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n", "spec.containers: Required value"),
-        ("kind: Node\napiVersion: v9\nmetadata: {name: n}\n", "no matches for kind \"Node\" in version \"v9\""),
-        ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {priorityClassName: x, containers: [{name: c, image: i}]}\n", "there are no nodes"),
-        ("kind: Node\napiVersion: v1\nmetadata: {name: n, annotations: {sim/replicas: many}}\n", "sim/replicas is not a number"),
+        ("kind: Node\napiVersion: v9\nmetadata: {name: box}\n", "no matches for kind \"Node\" in version \"v9\""),
+        (
+            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {priorityClassName: x, containers: [{name: c, image: i}]}\n",
+            "there are no nodes",
+        ),
+        (
+            "kind: Node\napiVersion: v1\nmetadata: {name: box, annotations: {sim/replicas: many}}\n",
+            "sim/replicas is not a number",
+        ),
     ] {
         let (code, output, errors) = run(&["simulate", "-f", "-"], input);
         assert_eq!(code, 2, "{output}{errors}");
@@ -171,7 +180,10 @@ fn the_demo_tells_all_stories() {
     let (code, output, errors) = run(&["demo"], "");
     assert_eq!(code, 0, "{output}{errors}");
     assert!(output.contains("18 stories told in ") && output.ends_with("0 not as expected.\n"), "{output}");
-    assert!(output.contains("  pod log-collector is Running on env-node-1, which has env.example.com/dev:NoSchedule"), "{output}");
+    assert!(
+        output.contains("  pod log-collector is Running on env-node-1, which has env.example.com/dev:NoSchedule"),
+        "{output}"
+    );
     assert!(output.contains("  pod log-reader is Pending: 0/"), "{output}");
     assert!(output.contains("    its claim has the devices mla-00, mla-01, mla-02, mla-03\n"), "{output}");
     assert!(output.contains("1h30m0s"), "{output}");

@@ -85,7 +85,8 @@ fn what_keeps_it_from_starting_is_said() {
         let refused = run(&[arguments, &["--port", &port, "--data-dir", data]].concat());
         assert_eq!(refused.status.code(), Some(1));
         let said = text(&refused.stderr);
-        let expected = format!("error: port {port} on 127.0.0.1 is taken by another program; choose another with --port");
+        let expected =
+            format!("error: port {port} on 127.0.0.1 is taken by another program; choose another with --port");
         assert!(said.starts_with(&expected), "{said}");
     }
 

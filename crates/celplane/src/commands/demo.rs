@@ -50,7 +50,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if self.list {
             for story in STORIES {
-                println!("{:<16} {}: {}", story.name, story.proposal, story.title);
+                show::say(&format!("{:<16} {}: {}\n", story.name, story.proposal, story.title))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -71,10 +71,10 @@ async fn tell(told: &[&Story], style: Style) -> Result<usize> {
     let cluster = ThrowAway::start(Features::all_proposals()).await?;
     let client = cluster.admin();
     apply(client, "cluster/nodes.yaml", stories::NODES).await?;
-    println!("A control plane is ready after {} ms.\n", started.elapsed().as_millis());
+    show::say(&format!("A control plane is ready after {} ms.\n\n", started.elapsed().as_millis()))?;
     let mut failed = 0_usize;
     for story in told {
-        show::title(story, style);
+        show::say(&show::title(story, style))?;
         let ended = async {
             for (name, text) in story.files {
                 apply(client, name, text).await?;
@@ -84,17 +84,17 @@ async fn tell(told: &[&Story], style: Style) -> Result<usize> {
         match tokio::time::timeout(TIMEOUT, ended).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(error).with_context(|| format!("story `{}`", story.name)),
-            Err(_) => println!("  {}", style.bad(format!("not as expected after {} s", TIMEOUT.as_secs()))),
+            Err(_) => show::say(&format!("  {}\n", style.bad(format!("not as expected after {} s", TIMEOUT.as_secs()))))?,
         }
         let shown = Shown::collect(client, story).await?;
-        shown.print(style);
+        show::say(&shown.text(style))?;
         if !shown.is_as_expected(story) {
             failed = failed.saturating_add(1);
         }
     }
     cluster.end().await?;
     let count = if told.len() == 1 { "1 story".to_owned() } else { format!("{} stories", told.len()) };
-    println!("{count} told in {:.1} s, {failed} not as expected.", started.elapsed().as_secs_f64());
+    show::say(&format!("{count} told in {:.1} s, {failed} not as expected.\n", started.elapsed().as_secs_f64()))?;
     Ok(failed)
 }
 

@@ -59,7 +59,7 @@ impl Nodes {
     }
 }
 
-/// Asks the fleet to play a node. What only a kubelet knows is left to it.
+/// Asks the fleet to play a node. What only its kubelet knows is left to the fleet, which completes nodes without an address.
 pub(super) fn played(node: &mut Value) {
     let Some(fields) = node.as_object_mut() else { return };
     if let Some(metadata) = fields.get_or_insert("metadata", Value::object).as_object_mut()
@@ -72,7 +72,5 @@ pub(super) fn played(node: &mut Value) {
         for field in ["addresses", "conditions", "daemonEndpoints", "volumesAttached", "volumesInUse"] {
             status.remove(field);
         }
-        // The fleet completes a node that does not say what can be used of it.
-        status.remove("allocatable").map(|allocatable| status.insert("capacity", allocatable));
     }
 }

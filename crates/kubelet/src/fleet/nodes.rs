@@ -74,11 +74,12 @@ impl<R: Runtime> Inner<R> {
         let interval = STATUS_INTERVAL.saturating_add(spread);
         let age = node_status::last_heartbeat(&node).map_or(interval, |at| at.until(now));
         let earlier = |next: Duration| Some(changes.map_or(next, |changes| changes.min(next)));
-        if node_status::says(&node, is_ready) && age < interval && !node.status.allocatable.is_empty() {
+        if node_status::says(&node, is_ready) && age < interval && !node.status.addresses.is_empty() {
             return Ok(earlier(interval.saturating_sub(age)));
         }
         let mut patch = node_status::patch(&node, is_ready, now);
-        if node.status.allocatable.is_empty() {
+        // Every node has an address: one without was made by somebody else and never played.
+        if node.status.addresses.is_empty() {
             let whole = self.completed(&node, member.number, now);
             let labels = whole.at(&["metadata", "labels"]).cloned().unwrap_or_default();
             let labels = api::json!({"metadata": {"labels": labels}});

@@ -78,7 +78,13 @@ impl<R: Runtime> Inner<R> {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        if let Err(rejection) = self.admit(&pod, &member, &node) {
+        let mut admitted = self.admit(&pod, &member, &node);
+        if admitted.is_err() {
+            // The scheduler may have seen a newer state of the node than the one that is known here.
+            let newest = member.client.objects::<Node>().get("", &member.name).await?;
+            admitted = self.admit(&pod, &member, &newest);
+        }
+        if let Err(rejection) = admitted {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
             self.write_status(&pod, &member, &patch).await?;

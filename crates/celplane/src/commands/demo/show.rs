@@ -1,5 +1,7 @@
 //! What is shown of a story: the field it is about, what became of its pods, claims and columns, and why.
 
+use std::io::Write as _;
+
 use anyhow::{Context as _, Result};
 use api::core::v1::{Node, Pod, Taint};
 use api::json::{self, Value};
@@ -13,19 +15,24 @@ use crate::table;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
+/// Writes to standard output; a closed one ends the demo.
+pub(super) fn say(text: &str) -> Result<()> {
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
 /// Names the story and shows the field that it is about.
-pub(super) fn title(story: &Story, style: Style) {
-    println!("{}", style.bold(format!("{} · {} · {}", story.proposal, story.name, story.title)));
-    for (name, text) in story.files {
-        let excerpt = excerpt(text, story.field);
+pub(super) fn title(story: &Story, style: Style) -> String {
+    let mut text = style.bold(format!("{} · {} · {}", story.proposal, story.name, story.title));
+    text.push('\n');
+    for (name, manifest) in story.files {
+        let excerpt = excerpt(manifest, story.field);
         if !excerpt.is_empty() {
-            println!("  {}", style.dim(format!("examples/{name}")));
-            for line in excerpt {
-                println!("    {line}");
-            }
+            text.push_str(&format!("  {}\n", style.dim(format!("examples/{name}"))));
+            text.extend(excerpt.iter().map(|line| format!("    {line}\n")));
         }
     }
-    println!();
+    text.push('\n');
+    text
 }
 
 /// The first block with this key, as far out to the left as it goes.
@@ -91,31 +98,31 @@ impl Shown {
         pods && wanted.into_iter().all(|wanted| cells().any(|cell| cell.contains(wanted)))
     }
 
-    /// Prints it.
-    pub(super) fn print(&self, style: Style) {
+    /// In lines for people.
+    pub(super) fn text(&self, style: Style) -> String {
+        let mut text = String::new();
         for pod in &self.pods {
             let name = style.bold(&pod.metadata.name);
             match refusal(pod).filter(|_| pod.spec.node_name.is_empty()) {
-                Some(why) => println!("  pod {name} is {}: {why}", style.warning("Pending")),
+                Some(why) => text.push_str(&format!("  pod {name} is {}: {why}\n", style.warning("Pending"))),
                 None => {
-                    let phase = style.good(&pod.status.phase);
-                    println!("  pod {name} is {phase} on {}{}", pod.spec.node_name, self.taints_of(&pod.spec.node_name));
+                    let (phase, node) = (style.good(&pod.status.phase), &pod.spec.node_name);
+                    text.push_str(&format!("  pod {name} is {phase} on {node}{}\n", self.taints_of(node)));
                 }
             }
             for claim in self.claims.iter().filter(|claim| is_of(claim, pod)) {
                 let results = claim.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
                 let devices: Vec<&str> = results.map(|it| it.device.as_str()).collect();
-                println!("    its claim has the devices {}", devices.join(", "));
+                text.push_str(&format!("    its claim has the devices {}\n", devices.join(", ")));
             }
         }
         if !self.table.is_empty() {
-            let mut text = String::new();
-            table::write(&mut text, &self.table);
-            for line in text.lines() {
-                println!("  {line}");
-            }
+            let mut cells = String::new();
+            table::write(&mut cells, &self.table);
+            text.extend(cells.lines().map(|line| format!("  {line}\n")));
         }
-        println!();
+        text.push('\n');
+        text
     }
 
     fn taints_of(&self, node: &str) -> String {
