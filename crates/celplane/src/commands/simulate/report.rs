@@ -223,18 +223,13 @@ fn cores(milli: i64) -> String {
     if milli % 1000 == 0 { format!("{}", milli.checked_div(1000).unwrap_or(0)) } else { format!("{milli}m") }
 }
 
+/// In the largest unit that gives a whole number; what no unit does is rounded down to Mi.
 fn bytes(number: i64) -> String {
-    const UNITS: [(&str, u32); 3] = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
-    let unit = UNITS.iter().find(|(_, shift)| number >= 1_i64 << shift && number % (1_i64 << shift.saturating_sub(10)) == 0);
-    let Some((unit, shift)) = unit else { return number.to_string() };
-    let whole = number >> shift;
-    if number == whole << shift { format!("{whole}{unit}") } else { format!("{}{}", number >> (shift.saturating_sub(10)), smaller(unit)) }
-}
-
-fn smaller(unit: &str) -> &'static str {
-    match unit {
-        "Gi" => "Mi",
-        "Mi" => "Ki",
-        _ => "",
+    const UNITS: [(&str, i64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let exact = UNITS.iter().find(|(_, size)| number >= *size && number.checked_rem(*size) == Some(0));
+    let rounded = UNITS.iter().find(|(unit, size)| *unit == "Mi" && number >= *size);
+    match exact.or(rounded) {
+        Some((unit, size)) => format!("{}{unit}", number.checked_div(*size).unwrap_or(0)),
+        None => number.to_string(),
     }
 }
