@@ -200,7 +200,8 @@ impl Followed {
             decide(user, asked)
         });
         let wants_answer = level == Level::RequestResponse || answer.code >= 400;
-        let document = answer.body.whole().filter(|_| wants_answer).and_then(|body| json::parse(&body).ok());
+        let body = if wants_answer { answer.body.whole() } else { None };
+        let document = body.and_then(|body| json::parse(&body).ok());
         let is_status = document.as_ref().is_some_and(|it| it.str_at(&["kind"]) == Some("Status"));
         let status = document.as_ref().filter(|_| is_status).and_then(Value::as_object).cloned();
         let ended = Ended { code: answer.code, status, answer: document, decision };
