@@ -33,9 +33,9 @@ async fn a_backup_of_a_store_in_use_is_restored_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(directory.path().join("store"), options()).unwrap());
     for n in 0..50 {
-        put(&*store, &format!("/{n:02}"), vec![b'x'; n * 100]).await;
+        put(&store, &format!("/{n:02}"), vec![b'x'; n * 100]).await;
     }
-    put(&*store, "/07", "again").await;
+    put(&store, "/07", "again").await;
     let gone = store.get("/08", 0).await.unwrap().entry.unwrap();
     assert!(matches!(store.write(Write::delete("/08", gone.revision)).await, Ok(Outcome::Done { .. })));
     let expiring = Write::create("/soon", "x").expiring(Duration::from_millis(500));
@@ -44,7 +44,7 @@ async fn a_backup_of_a_store_in_use_is_restored_as_it_was() {
 
     let snapshot = store.snapshot().await.unwrap();
     // What comes later is not part of it.
-    put(&*store, "/later", "x").await;
+    put(&store, "/later", "x").await;
     let mut bytes = Vec::new();
     backup::begin(snapshot.revision(), &mut bytes);
     let entries: Vec<_> = snapshot.map(Result::unwrap).collect();
@@ -151,12 +151,12 @@ async fn the_file_shrinks_after_much_was_deleted_while_it_is_used() {
     // Writes go on all the while.
     let mut round = 0;
     while length(&path) > long / 4 {
-        put(&*store, "/busy", format!("{round}")).await;
+        put(&store, "/busy", format!("{round}")).await;
         assert_eq!(store.list("/0", ListOptions::default()).await.unwrap().entries, kept.entries);
         round += 1;
         assert!(round < 20_000, "the file stays at {}", length(&path));
     }
-    let last = put(&*store, "/busy", "last").await;
+    let last = put(&store, "/busy", "last").await;
     let mut seen = 0;
     while seen < last {
         let batch = watch.next().await.unwrap();
