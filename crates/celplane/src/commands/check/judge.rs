@@ -169,7 +169,7 @@ impl Judge {
         };
         match (resources::find_by_api_version(api_version, kind), defined) {
             (Some(resource), _) => {
-                let context = self.context(manifest, resource.is_namespaced);
+                let context = self.context(manifest, resource.namespaced);
                 admit(admit::create(resource, &manifest.value, &context), &find, &mut report);
                 if kind == "CustomResourceDefinition" {
                     report.warnings.extend(column_warnings(&manifest.value));
