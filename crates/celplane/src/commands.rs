@@ -37,6 +37,7 @@ subcommands! {
     Scan => scan,
     Scheduler => scheduler,
     Simulate => simulate,
+    Store => store,
     Up => up,
     Version => version,
     Why => why,

@@ -73,9 +73,11 @@ impl DataDirectory {
             Err(error) => return Err(error).with_context(|| format!("cannot lock `{}`", file.display())),
         }
         check_version(path)?;
-        lock.set_len(0)?;
-        lock.rewind()?;
-        lock.write_all(std::process::id().to_string().as_bytes())?;
+        // On a full disk nobody can be told whose the lock is, but what is stored can still be read.
+        let _ = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| lock.write_all(std::process::id().to_string().as_bytes()));
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -107,9 +109,12 @@ fn check_version(path: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", file.display())),
     }
-    let mine = api::json!({"format": FORMAT, "version": (env!("CARGO_PKG_VERSION"))});
+    let mine = json::to_pretty_string(&api::json!({"format": FORMAT, "version": (env!("CARGO_PKG_VERSION"))}), "  ");
+    if std::fs::read_to_string(&file).is_ok_and(|said| said == mine) {
+        return Ok(());
+    }
     let unfinished = path.join("version.json.new");
-    std::fs::write(&unfinished, json::to_pretty_string(&mine, "  "))
+    std::fs::write(&unfinished, mine)
         .and_then(|()| std::fs::rename(&unfinished, &file))
         .with_context(|| format!("cannot write `{}`", file.display()))
 }

@@ -86,6 +86,12 @@ pub(crate) fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
 }
 
 impl Source {
+    /// Whether a file holds this text; false for what cannot be read, or only once.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        let Source::File(path) = self else { return false };
+        fs::read_to_string(path).is_ok_and(|file| file.contains(text))
+    }
+
     /// Reads and parses.
     pub(crate) fn read(&self) -> anyhow::Result<Manifests> {
         let (name, bytes) = match self {

@@ -31,6 +31,7 @@ mod printer_columns;
 mod python_client;
 mod simulate;
 mod skew;
+mod store_commands;
 mod stories;
 mod up;
 
