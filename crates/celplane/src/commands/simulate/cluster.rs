@@ -16,7 +16,8 @@ use api::time::Timestamp;
 use kubelet::template::Template;
 use registry::admit;
 use registry::expressions::Environments;
-use registry::strategy::{Context, Resource};
+use registry::resources::Resource;
+use registry::strategy::Context;
 use scheduling::cluster::Object;
 
 use super::expand;
@@ -106,7 +107,7 @@ impl Cluster {
         let context = Context {
             features: self.features,
             expressions: environments,
-            namespace: if resource.is_namespaced { namespace } else { "" },
+            namespace: if resource.namespaced { namespace } else { "" },
             now: "2000-01-01T00:00:00Z",
             uid: "00000000-0000-4000-8000-000000000001",
             name_suffix: "bcdfg",

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use api::json::Value;
-use registry::strategy::Resource;
+use registry::resources::Resource;
 
 /// What a workload makes.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Made {
 
 /// How pods are admitted.
 pub(super) fn pods() -> Result<&'static Resource> {
-    registry::resources::find("", "v1", "Pod").context("pods are not known")
+    registry::resources::find_by_api_version("v1", "Pod").context("pods are not known")
 }
 
 /// What a workload would make. Daemon pods depend on nodes and are not made here.
