@@ -124,29 +124,31 @@ impl Kubeconfig {
         if file.as_object().is_none() {
             return Err(KubeconfigError::Syntax("the file is not a kubeconfig".to_owned()));
         }
-        let name = context.or_else(|| text_of(&file, "current-context"));
+        let name = match context {
+            Some(name) => Some(name),
+            None => text_of(&file, "current-context")?,
+        };
         let Some(name) = name else {
             return Err(KubeconfigError::Syntax("there is no current context".to_owned()));
         };
         let context = named(&file, "contexts", "context", name)?;
-        let cluster = named(&file, "clusters", "cluster", text_of(context, "cluster").unwrap_or_default())?;
-        let user = match text_of(context, "user") {
+        let cluster = named(&file, "clusters", "cluster", text_of(context, "cluster")?.unwrap_or_default())?;
+        let user = match text_of(context, "user")? {
             Some(name) => user(named(&file, "users", "user", name)?, directory)?,
             None => User::default(),
         };
-        let server = text_of(cluster, "server");
-        let Some(server) = server else {
+        let Some(server) = text_of(cluster, "server")? else {
             return Err(KubeconfigError::Field { field: "server", why: "there is none".to_owned() });
         };
-        if text_of(cluster, "proxy-url").is_some() {
+        if text_of(cluster, "proxy-url")?.is_some() {
             return Err(KubeconfigError::Unsupported("proxy-url"));
         }
         Ok(Self {
             server: server.trim_end_matches('/').to_owned(),
             authority: content(cluster, "certificate-authority", "certificate-authority-data", directory)?,
-            insecure: cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool).unwrap_or_default(),
-            server_name: text_of(cluster, "tls-server-name").map(ToOwned::to_owned),
-            namespace: text_of(context, "namespace").map(ToOwned::to_owned),
+            insecure: flag(cluster, "insecure-skip-tls-verify")?,
+            server_name: text_of(cluster, "tls-server-name")?.map(ToOwned::to_owned),
+            namespace: text_of(context, "namespace")?.map(ToOwned::to_owned),
             user,
         })
     }
@@ -168,23 +170,21 @@ fn user(user: &Value, directory: &Path) -> Result<User, KubeconfigError> {
     };
     let mut impersonate = Vec::new();
     for (field, header) in [("as", "impersonate-user"), ("as-uid", "impersonate-uid")] {
-        impersonate.extend(text_of(user, field).map(|value| (header.to_owned(), value.to_owned())));
+        impersonate.extend(text_of(user, field)?.map(|value| (header.to_owned(), value.to_owned())));
     }
-    let groups = texts(user.get("as-groups"));
+    let groups = texts(user.get("as-groups"), "as-groups")?;
     impersonate.extend(groups.into_iter().map(|group| ("impersonate-group".to_owned(), group)));
     let extra = user.get("as-user-extra").and_then(Value::as_object);
     for (key, values) in extra.into_iter().flat_map(|it| it.iter()) {
         let name = format!("impersonate-extra-{}", key.to_lowercase());
-        impersonate.extend(texts(Some(values)).into_iter().map(|value| (name.clone(), value)));
+        impersonate.extend(texts(Some(values), "as-user-extra")?.into_iter().map(|value| (name.clone(), value)));
     }
-    let password = text_of(user, "username").map(|name| {
-        let password = text_of(user, "password").unwrap_or_default();
-        (name.to_owned(), password.to_owned())
-    });
+    let password = text_of(user, "password")?.unwrap_or_default();
+    let password = text_of(user, "username")?.map(|name| (name.to_owned(), password.to_owned()));
     Ok(User {
         certificate,
-        token: text_of(user, "token").map(ToOwned::to_owned),
-        token_file: text_of(user, "tokenFile").map(|it| directory.join(it)),
+        token: text_of(user, "token")?.map(ToOwned::to_owned),
+        token_file: text_of(user, "tokenFile")?.map(|it| directory.join(it)),
         password,
         exec: user.get("exec").filter(|it| !it.is_null()).map(|it| exec(it, directory)).transpose()?,
         impersonate,
@@ -192,31 +192,34 @@ fn user(user: &Value, directory: &Path) -> Result<User, KubeconfigError> {
 }
 
 fn exec(exec: &Value, directory: &Path) -> Result<Exec, KubeconfigError> {
-    let Some(command) = text_of(exec, "command") else {
+    let Some(command) = text_of(exec, "command")? else {
         return Err(KubeconfigError::Field { field: "exec.command", why: "there is none".to_owned() });
     };
-    let api_version = text_of(exec, "apiVersion").unwrap_or_default();
+    let api_version = text_of(exec, "apiVersion")?.unwrap_or_default();
     if !matches!(api_version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
         let why = format!("`{api_version}` is not a version that is known");
         return Err(KubeconfigError::Field { field: "exec.apiVersion", why });
     }
     let env = exec.get("env").and_then(Value::as_array).unwrap_or_default().iter();
-    let variable = |it: &Value| Some((text_of(it, "name")?.to_owned(), text_of(it, "value")?.to_owned()));
+    let variable = |it: &Value| -> Result<(String, String), KubeconfigError> {
+        let name = text_of(it, "name")?.ok_or_else(|| not_text("exec.env"))?;
+        Ok((name.to_owned(), text_of(it, "value")?.unwrap_or_default().to_owned()))
+    };
     // Kubernetes: a command with a slash is relative to the file, any other is looked up in the path.
     let command = if command.contains('/') { directory.join(command) } else { PathBuf::from(command) };
     Ok(Exec {
         command,
-        args: texts(exec.get("args")),
-        env: env.filter_map(variable).collect(),
+        args: texts(exec.get("args"), "exec.args")?,
+        env: env.map(variable).collect::<Result<_, _>>()?,
         api_version: api_version.to_owned(),
-        install_hint: text_of(exec, "installHint").unwrap_or_default().to_owned(),
+        install_hint: text_of(exec, "installHint")?.unwrap_or_default().to_owned(),
     })
 }
 
 /// The entry of a list of `{name: …, FIELD: …}`.
 fn named<'a>(file: &'a Value, list: &str, field: &'static str, name: &str) -> Result<&'a Value, KubeconfigError> {
     let entries = file.get(list).and_then(Value::as_array).unwrap_or_default();
-    let entry = entries.iter().find(|it| text_of(it, "name") == Some(name)).and_then(|it| it.get(field));
+    let entry = entries.iter().find(|it| it.str_at(&["name"]) == Some(name)).and_then(|it| it.get(field));
     entry.ok_or_else(|| KubeconfigError::Missing { kind: field, name: name.to_owned() })
 }
 
@@ -227,25 +230,47 @@ fn content(
     data: &'static str,
     directory: &Path,
 ) -> Result<Option<Vec<u8>>, KubeconfigError> {
-    if let Some(text) = text_of(of, data) {
+    if let Some(text) = text_of(of, data)? {
         let decoded = api::base64::decode(text);
         let decoded = decoded.map_err(|error| KubeconfigError::Field { field: data, why: error.to_string() });
         return decoded.map(Some);
     }
-    text_of(of, file).map(|path| read(&directory.join(path))).transpose()
+    text_of(of, file)?.map(|path| read(&directory.join(path))).transpose()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, KubeconfigError> {
     std::fs::read(path).map_err(|source| KubeconfigError::Read { path: path.to_owned(), source })
 }
 
-fn text_of<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
-    value.str_at(&[field]).filter(|it| !it.is_empty())
+/// A text that is not empty. What is not a text is refused: who asks must not depend on what was skipped.
+fn text_of<'a>(value: &'a Value, field: &'static str) -> Result<Option<&'a str>, KubeconfigError> {
+    match value.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|it| !it.is_empty())),
+        Some(_) => Err(not_text(field)),
+    }
 }
 
-fn texts(list: Option<&Value>) -> Vec<String> {
-    let items = list.and_then(Value::as_array).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+fn texts(list: Option<&Value>, field: &'static str) -> Result<Vec<String>, KubeconfigError> {
+    match list {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(items)) => {
+            items.iter().map(|it| it.as_str().map(ToOwned::to_owned).ok_or_else(|| not_text(field))).collect()
+        }
+        Some(_) => Err(not_text(field)),
+    }
+}
+
+fn flag(value: &Value, field: &'static str) -> Result<bool, KubeconfigError> {
+    match value.get(field) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(is_set)) => Ok(*is_set),
+        Some(_) => Err(KubeconfigError::Field { field, why: "neither true nor false".to_owned() }),
+    }
+}
+
+fn not_text(field: &'static str) -> KubeconfigError {
+    KubeconfigError::Field { field, why: "not a text".to_owned() }
 }
 
 #[cfg(test)]
@@ -264,8 +289,8 @@ clusters:
 - {name: one, cluster: {server: 'https://127.0.0.1:6443/', certificate-authority-data: Q0E=}}
 - {name: two, cluster: {server: 'https://b', insecure-skip-tls-verify: true, tls-server-name: c}}
 users:
-- {name: ann, user: {token: secret, as: jürgen, as-groups: [x, y]}}
-- {name: bob, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, args: [a], env: [{name: N, value: v}]}}}
+- {name: ann, user: {token: secret, as: jürgen, as-groups: [a, b]}}
+- {name: bob, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, args: [a], env: [{name: NAME, value: v}]}}}
 ";
 
     fn parse(context: Option<&str>, change: impl Fn(&str) -> String) -> Result<Kubeconfig, String> {
@@ -283,7 +308,7 @@ users:
         assert!(it.insecure && it.server_name.as_deref() == Some("c"));
         let exec = it.user.exec.unwrap();
         assert_eq!(exec.command, Path::new("/etc/k/./login"));
-        assert_eq!((exec.args, exec.env), (vec!["a".to_owned()], vec![("N".to_owned(), "v".to_owned())]));
+        assert_eq!((exec.args, exec.env), (vec!["a".to_owned()], vec![("NAME".to_owned(), "v".to_owned())]));
     }
 
     #[test]
@@ -307,6 +332,14 @@ users:
             "client.authentication.k8s.io/v1",
             "client.authentication.k8s.io/v9",
             "`exec.apiVersion`: `client.authentication.k8s.io/v9` is not a version that is known",
+        );
+        check(None, "as-groups: [a, b]", "as-groups: [a, y]", "`as-groups`: not a text");
+        check(None, "token: secret", "token: 7", "`token`: not a text");
+        check(
+            None,
+            "certificate-authority-data: Q0E=",
+            "insecure-skip-tls-verify: 'no'",
+            "`insecure-skip-tls-verify`: neither true nor false",
         );
         assert!(parse(None, |_| "[".to_owned()).is_err());
         assert_eq!(parse(None, |_| "text".to_owned()).unwrap_err(), "the file is not a kubeconfig");
