@@ -61,7 +61,7 @@ impl Complaint {
                 format!("expression {expression:?} failed on node {node} for {value}: {error}")
             }
             Complaint::TaintVersion { value, .. } => {
-                format!("failed to parse taint value as semantic version: {value:?}")
+                format!("failed to parse taint value as semantic version taint={value:?}")
             }
             Complaint::LabelVersion { label, value, error, .. } => {
                 format!("Parse semver failed for value {value} in label {label}, {error}")

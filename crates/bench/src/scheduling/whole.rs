@@ -97,7 +97,8 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
     let cluster = Cluster::start(workload, settings).await?;
     let sets = workload.sets(size);
     let nodes = (0..size.nodes).map(|number| workload.node(number, sets)).collect::<Result<Vec<_>>>()?;
-    cluster.create(NODES, "", nodes).await?;
+    cluster.create(NODES, "", nodes.clone()).await?;
+    cluster.untaint(nodes).await?;
     let mut placed_before = Vec::new();
     for (before, prefix, count) in workload.pods_before(size) {
         let pods = (0..count).map(|number| before.pod(&prefix, number, sets)).collect::<Result<Vec<_>>>()?;
@@ -189,6 +190,27 @@ impl Cluster {
             });
         }
         while let Some(ended) = creators.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// The server taints new nodes as not ready, and nobody is there who would take that away.
+    async fn untaint(&self, nodes: Vec<Value>) -> Result<()> {
+        let mut updates = JoinSet::new();
+        for node in nodes {
+            let api = self.admin.documents(NODES);
+            updates.spawn(async move {
+                let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                api.update("", &name, &node).await
+            });
+            while updates.len() >= self.creators
+                && let Some(ended) = updates.join_next().await
+            {
+                ended??;
+            }
+        }
+        while let Some(ended) = updates.join_next().await {
             ended??;
         }
         Ok(())
