@@ -29,6 +29,7 @@ mod printer_columns;
 mod python_client;
 mod scheduler;
 mod skew;
+mod store_commands;
 
 #[path = "support/cluster.rs"]
 mod cluster;
