@@ -17,6 +17,7 @@ mod output;
 mod replicas;
 mod roles;
 mod rotation;
+mod scheduling_objects;
 mod separate;
 mod style;
 mod table;

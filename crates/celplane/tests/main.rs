@@ -29,6 +29,7 @@ mod offline;
 mod one_verdict;
 mod printer_columns;
 mod python_client;
+mod scheduler;
 mod simulate;
 mod skew;
 mod store_commands;

@@ -42,7 +42,7 @@ impl Arguments {
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
             let nodes = kubelet::Nodes { names, template: Template::default(), adopts: false };
-            roles::run_alone(kubelet::start(nodes, reads, client_for, features), role.address(10248)?).await
+            roles::run_alone(kubelet::start(nodes, reads, client_for, features), role.open_place(10248)).await
         })
     }
 }

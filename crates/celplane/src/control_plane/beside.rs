@@ -19,6 +19,7 @@ use client::Client;
 use client::resources::Served as _;
 use controllers::settings::Settings;
 use futures::future::join_all;
+use scheduling::config::Configuration;
 
 use super::load;
 use super::nodes::Nodes;
@@ -50,6 +51,9 @@ pub(crate) struct Beside {
     /// Features of the scheduler alone
     #[arg(long, value_name = "GATES", default_value = "")]
     scheduler_feature_gates: String,
+    /// A file with a KubeSchedulerConfiguration for the scheduler
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
     /// Features of the controllers alone
     #[arg(long, value_name = "GATES", default_value = "")]
     controller_manager_feature_gates: String,
@@ -64,6 +68,7 @@ pub(super) struct Checked {
     scheduler: Features,
     controller_manager: Features,
     kubelet: Features,
+    scheduler_config: Configuration,
     nodes: Nodes,
     load: Option<PathBuf>,
     controllers: Vec<String>,
@@ -78,6 +83,7 @@ impl Checked {
             scheduler: features,
             controller_manager: features,
             kubelet: features,
+            scheduler_config: Configuration::default(),
             nodes,
             load: None,
             controllers: vec!["*".to_owned()],
@@ -89,11 +95,13 @@ impl Beside {
     /// Understands the flags. `shared` are the gates of all components.
     pub(super) fn check(self, shared: Features) -> Result<Checked> {
         controllers::manager::check_selection(&self.controllers)?;
+        let scheduler_config = self.scheduler_config.as_deref().map(scheduler::read_configuration);
         Ok(Checked {
             apiserver: shared.with_flag(&self.apiserver_feature_gates)?,
             scheduler: shared.with_flag(&self.scheduler_feature_gates)?,
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
+            scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
             nodes: Nodes::plan(self.nodes, self.node_template.as_deref(), self.load.is_some())?,
             load: self.load,
             controllers: self.controllers,
@@ -127,7 +135,9 @@ impl Checked {
         let all_controllers = self.controllers == ["*"];
         let mut roles =
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
-        roles.push(scheduler::start(connect(::scheduler::IDENTITY, scheduler::NAME), self.scheduler, false));
+        let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
+        let profiler = Default::default();
+        roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
         let reads = connect(kubelet::FLEET, kubelet::NAME);
         let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
         let names = kubelet::names(self.nodes.numbered);

@@ -23,6 +23,7 @@ use scheduling::cluster::Object;
 use super::expand;
 use crate::manifests::Manifest;
 use crate::replicas;
+use crate::scheduling_objects;
 
 /// A cluster from which a simulation starts.
 #[derive(Debug, Default)]
@@ -180,32 +181,7 @@ fn own_name(mut pod: Pod, is_live: bool) -> Pod {
 }
 
 fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
-    macro_rules! kinds {
-        ($($name:literal => $kind:ident,)*) => {
-            match kind {
-                $($name => Some(Object::$kind(Arc::new(from_value(value)?))),)*
-                _ => None,
-            }
-        };
-    }
-    let mut object = kinds! {
-        "Namespace" => Namespace,
-        "PersistentVolume" => Volume,
-        "PersistentVolumeClaim" => Claim,
-        "StorageClass" => StorageClass,
-        "CSINode" => CsiNode,
-        "CSIDriver" => CsiDriver,
-        "CSIStorageCapacity" => CsiStorageCapacity,
-        "VolumeAttachment" => VolumeAttachment,
-        "Service" => Service,
-        "ReplicationController" => ReplicationController,
-        "ReplicaSet" => ReplicaSet,
-        "StatefulSet" => StatefulSet,
-        "PodDisruptionBudget" => DisruptionBudget,
-        "DeviceClass" => DeviceClass,
-        "ResourceClaim" => ResourceClaim,
-        "ResourceSlice" => ResourceSlice,
-    };
+    let mut object = scheduling_objects::object_of(kind, value)?;
     if let Some(Object::ResourceClaim(claim)) = &mut object
         && claim.metadata.uid == "00000000-0000-4000-8000-000000000001"
     {
