@@ -13,6 +13,7 @@ use crate::constraints::pruning::Pruning;
 use crate::error::Error;
 use crate::ids::CandidateId;
 use crate::inventory::{Inventory, Shaped};
+use crate::narration::Narration;
 use crate::pools::Target;
 use crate::search::{Budget, Effort, Search, Solution};
 use crate::shape;
@@ -137,6 +138,11 @@ impl<'a> Attempt<'a> {
         self.effort
     }
 
+    /// What all searches told, if the budget asks for it.
+    pub fn take_narration(&mut self) -> Option<Narration> {
+        self.budget.narration.as_mut().map(std::mem::take)
+    }
+
     /// How many searches there were.
     #[must_use]
     pub fn searches(&self) -> u64 {
@@ -163,7 +169,9 @@ impl Answer {
 }
 
 impl Effort {
-    fn and(self, other: Effort) -> Effort {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Effort) -> Effort {
         Effort {
             steps: self.steps.saturating_add(other.steps),
             evaluations: self.evaluations.saturating_add(other.evaluations),

@@ -208,6 +208,27 @@ impl Error {
     pub fn is_about_node(&self) -> bool {
         matches!(self, Error::InvalidPools | Error::ConstraintFails { .. })
     }
+
+    /// An expression does not compile, or gives no answer.
+    #[must_use]
+    pub fn is_about_expression(&self) -> bool {
+        self.does_not_compile()
+            || matches!(
+                self,
+                Error::SelectorFails { .. } | Error::DerivedAttributeFails { .. } | Error::ConstraintFails { .. }
+            )
+    }
+
+    /// An expression does not compile.
+    #[must_use]
+    pub fn does_not_compile(&self) -> bool {
+        matches!(
+            self,
+            Error::SelectorDoesNotCompile { .. }
+                | Error::DerivedAttributeDoesNotCompile { .. }
+                | Error::Constraint { problem: ConstraintProblem::DoesNotCompile(_), .. }
+        )
+    }
 }
 
 /// What Kubernetes adds where a key is missing.

@@ -8,9 +8,11 @@
 //! - [`shell`]: the loop around the core.
 //! - [`binding`]: the writes before a binding, and the binding itself, each asked for leadership first.
 //! - [`report`]: events and the condition `PodScheduled`; [`preemption`]: making room.
+//! - [`devices`]: what looking for devices took, and devices that are given back.
 //! - [`metrics`]: what is counted, under Kubernetes' names.
 
 pub mod binding;
+pub mod devices;
 pub mod metrics;
 pub mod preemption;
 pub mod report;
@@ -53,6 +55,8 @@ pub struct Options {
     pub leadership: Leadership,
     /// Decides ties.
     pub seed: u64,
+    /// What CEL constraints on devices may cost in one attempt.
+    pub device_cost_limit: u64,
 }
 
 /// Why the scheduler cannot start.
@@ -76,12 +80,15 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let clock = Arc::new(move || started.elapsed());
     let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
-    let programs =
-        dra::Expressions::new(EXPRESSIONS_MAX, clock).map_err(|error| StartError::Expressions(error.to_string()))?;
+    let programs = dra::Expressions::new(EXPRESSIONS_MAX, clock.clone())
+        .map_err(|error| StartError::Expressions(error.to_string()))?;
     let matcher = Arc::new(matcher);
     let profiles: Vec<Profile> = vec![plugins::default_profile(&matcher)?];
     let inventory = dra::Inventory::new(matcher.clone(), options.features.into());
-    let devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
+    let mut devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
+    devices.clock = Some(clock);
+    devices.cost_limit = options.device_cost_limit;
+    devices.narrates = telemetry::logs::verbosity() >= devices::STEPS_VERBOSITY;
     let core = Scheduler::new(profiles, Backoff::default(), matcher, options.seed).with_devices(devices);
     shell::Shell::start(core, options).run().await;
     Ok(())

@@ -10,6 +10,7 @@ use client::election::Leadership;
 use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
 use scheduling::cluster::PodKey;
+use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use tracing::{debug, error, info, warn};
 use crate::metrics::Metrics;
 use crate::report::{self, Said};
 use crate::sources::Sources;
-use crate::{Options, binding, preemption};
+use crate::{Options, binding, devices, preemption};
 
 /// So many bindings and reports are under way at a time; the core waits when there are more.
 const IN_FLIGHT_MAX: usize = 512;
@@ -40,6 +41,13 @@ struct Task {
     binds: bool,
 }
 
+/// What makes room for a pod.
+#[derive(Default)]
+struct Room {
+    victims: Vec<Arc<Pod>>,
+    writes: Vec<Write>,
+}
+
 /// The core, and all that connects it to the cluster.
 pub struct Shell {
     core: Scheduler,
@@ -49,6 +57,7 @@ pub struct Shell {
     leadership: Leadership,
     shutdown: Shutdown,
     metrics: Metrics,
+    device_metrics: devices::Metrics,
     started: Instant,
     running: JoinSet<Done>,
     tasks: HashMap<Id, Task>,
@@ -66,6 +75,7 @@ impl Shell {
             leadership: options.leadership,
             shutdown: options.shutdown,
             metrics: Metrics::new(&options.registry),
+            device_metrics: devices::Metrics::new(&options.registry),
             started: Instant::now(),
             running: JoinSet::new(),
             tasks: HashMap::new(),
@@ -115,6 +125,7 @@ impl Shell {
             let now = self.now();
             let Some(attempt) = self.core.schedule_one(now) else { return false };
             self.metrics.decided(begun.elapsed());
+            devices::report(&self.device_metrics, &attempt, begun.elapsed());
             self.follow_up(attempt, begun);
         }
         true
@@ -200,7 +211,7 @@ impl Shell {
             Outcome::Error(message) => {
                 self.metrics.attempted("error", &profile, begun.elapsed());
                 warn!(pod = %attempt.pod, err = %message, "Scheduling failed");
-                self.report(&pod, "SchedulerError", &message, None, Vec::new());
+                self.report(&pod, "SchedulerError", &message, None, Room::default());
             }
         }
     }
@@ -237,22 +248,16 @@ impl Shell {
                 (Some(nomination.node.clone()), known.collect())
             }
         };
-        self.report(pod, "Unschedulable", &unplaced.message, node, victims);
+        self.report(pod, "Unschedulable", &unplaced.message, node, Room { victims, writes: unplaced.writes });
     }
 
     /// Tells that a pod has no node, and makes room for it if that is decided.
-    fn report(
-        &mut self,
-        pod: &Arc<Pod>,
-        reason: &'static str,
-        message: &str,
-        node: Option<Text>,
-        victims: Vec<Arc<Pod>>,
-    ) {
+    fn report(&mut self, pod: &Arc<Pod>, reason: &'static str, message: &str, node: Option<Text>, room: Room) {
         report::failed(&self.recorder, pod, message);
         let said = Said { condition: "PodScheduled", status: "False", reason, message };
         let patch = report::status_patch(pod, said, node.as_deref(), crate::now());
-        if patch.is_none() && victims.is_empty() {
+        let Room { victims, writes } = room;
+        if patch.is_none() && victims.is_empty() && writes.is_empty() {
             return;
         }
         let (client, recorder, leadership) = (self.client.clone(), self.recorder.clone(), self.leadership.clone());
@@ -260,6 +265,11 @@ impl Shell {
         self.spawn(pod.metadata.uid.clone(), false, async move {
             if let Some(node) = &node {
                 preemption::make_room(&client, &recorder, &leadership, &pod, &victims, node).await;
+            }
+            if leadership.holds()
+                && let Err(error) = devices::free(&client, &writes).await
+            {
+                debug!(pod = %pod.metadata.key(), err = %error, "Could not give back devices");
             }
             if let Some(patch) = patch
                 && leadership.holds()

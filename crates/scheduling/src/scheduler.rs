@@ -107,6 +107,7 @@ impl Scheduler {
                 Ok(placement) => Outcome::Scheduled(placement),
                 Err(failure) => self.put_back(queued, failure, &mut attempt, now),
             };
+            attempt.devices = self.cluster.objects.devices.as_ref().and_then(Devices::take_spent);
             return Some(attempt);
         }
     }

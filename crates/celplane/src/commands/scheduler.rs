@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use api::features::Features;
 
+use crate::roles::scheduler::Limits;
 use crate::roles::{self, scheduler};
 use crate::separate::SeparateArguments;
 
@@ -15,6 +16,8 @@ pub(crate) struct Arguments {
     /// Contend for a lease, so that several can run
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     leader_elect: bool,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 impl Arguments {
@@ -23,7 +26,7 @@ impl Arguments {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
         self.role.block_on(async |role| {
             let client = role.connect(scheduler::NAME).await?;
-            roles::run_alone(scheduler::start(client, features, self.leader_elect), role.address(10259)?).await
+            roles::run_alone(scheduler::start(client, features, self.limits, self.leader_elect), role.address(10259)?).await
         })
     }
 }

@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use anyhow::Result;
 use api::features::Features;
 use apiserver::Server;
 use controllers::settings::Settings;
 
 use crate::roles::connections::in_process;
+use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler};
 
 /// Flags of the components beside the server.
@@ -19,6 +21,11 @@ pub(crate) struct Beside {
     /// How many simulated nodes there are
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     nodes: usize,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
+    #[command(flatten)]
+    limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -43,6 +50,8 @@ pub(super) struct Checked {
     controller_manager: Features,
     kubelet: Features,
     nodes: usize,
+    devices: Option<SliceTemplate>,
+    limits: Limits,
     controllers: Vec<String>,
 }
 
@@ -56,6 +65,8 @@ impl Beside {
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
             nodes: self.nodes,
+            devices: self.devices,
+            limits: self.limits,
             controllers: self.controllers,
         })
     }
@@ -74,11 +85,16 @@ impl Checked {
         let own = clients(controllers::manager::IDENTITY);
         let mut roles =
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
-        roles.push(scheduler::start(connect(::scheduler::IDENTITY, scheduler::NAME), self.scheduler, false));
+        roles.push(scheduler::start(
+            connect(::scheduler::IDENTITY, scheduler::NAME),
+            self.scheduler,
+            self.limits,
+            false,
+        ));
         if self.nodes > 0 {
             let reads = connect(kubelet::FLEET, kubelet::NAME);
             let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-            roles.push(kubelet::start(kubelet::names(self.nodes), reads, client_for, self.kubelet));
+            roles.push(kubelet::start(kubelet::names(self.nodes), self.devices, reads, client_for, self.kubelet));
         }
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));
