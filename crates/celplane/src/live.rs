@@ -15,6 +15,10 @@ pub(crate) const PLACEMENT: &[Resource] = &[
     Resource::new("", "v1", "persistentvolumes", "PersistentVolume"),
     Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     Resource::new("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+    Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
 ];
 
 /// Who may use gated fields.
@@ -48,6 +52,10 @@ async fn list(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Vec<V
     let mut objects = Vec::new();
     for resource in resources {
         let found = client.documents(resource.clone()).list(&Default::default()).await;
+        // Older servers do not know devices.
+        if found.as_ref().is_err_and(|error| resource.group == "resource.k8s.io" && error.is_not_found()) {
+            continue;
+        }
         let found = found.with_context(|| format!("cannot list {}", resource.plural))?;
         for mut object in found.items {
             if let Some(fields) = object.as_object_mut() {

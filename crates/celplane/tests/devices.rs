@@ -143,7 +143,7 @@ fn what_cannot_be_allocated_says_why() {
     let slice = "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: odd}\nspec:\n  driver: mla.example.com\n  \
                  nodeName: node-0\n  pool: {name: odd, generation: 1, resourceSliceCount: 1}\n  devices: [{name: a-odd}]\n";
     cluster.apply(slice);
-    cluster.apply(&claim_and_pod("missing", 33, FOUR).replace("count: 33", "count: 30"));
+    cluster.apply(&claim_and_pod("missing", 30, FOUR));
     let told = says(&cluster, "missing", "no such key: deviceid");
     assert!(told.contains("node node-0: claim default/missing: constraint #0 on devices mla.example.com/"), "{told}");
 }
@@ -240,4 +240,90 @@ fn a_component_without_the_gate_allocates_nothing() {
     let Some(cluster) = up(&["--nodes", "0", "--apiserver-feature-gates", OFF]) else { return };
     let refusal = cluster.refused(&["apply", "-f", "-"], CONNECTED);
     assert!(refusal.contains(GATE_OFF), "{refusal}");
+}
+
+#[test]
+fn a_taint_by_rule_keeps_pods_away_and_sends_them_away() {
+    let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:8"]) else { return };
+    cluster.apply(&claim_and_pod("one", 4, FOUR));
+    runs(&cluster, "one");
+    let rule = |name: &str, device: &str, effect: &str| {
+        format!(
+            "apiVersion: resource.k8s.io/v1\nkind: DeviceTaintRule\nmetadata: {{name: {name}}}\nspec:\n  \
+             deviceSelector: {{driver: mla.example.com, device: {device}}}\n  taint: {{key: broken, effect: {effect}}}\n"
+        )
+    };
+    cluster.apply(&rule("soft", "mla-6", "NoSchedule"));
+    cluster.apply(&claim_and_pod("two", 4, FOUR));
+    says(&cluster, "two", "cannot allocate all claims");
+    cluster.kubectl(&["delete", "devicetaintrule", "soft"], "");
+    runs(&cluster, "two");
+    cluster.apply(&rule("hard", "mla-1", "NoExecute"));
+    until(&cluster, &["get", "pods", "-o", "name"], |text| text.trim() == "pod/two");
+    says(&cluster, "one", "Marking for deletion");
+}
+
+/// Runs a tool on files.
+fn tool(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_celplane")).args(arguments).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn check_says_how_a_constraint_will_be_searched() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, expression: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, claim_and_pod("a", 4, expression)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let gates = "DRACELDeviceConstraint=true";
+    let check = |path: &str| tool(&["check", "-v", "--feature-gates", gates, "-f", path]);
+    let told = check(&write("good.yaml", &format!("size(devices) == 4 && {FOUR}")));
+    let expected =
+        "search: cut short by 2 of 2 conditions; whether there is a set is found out in the order of what it reads";
+    assert!(told.contains(expected) && !told.contains("warning"), "{told}");
+    let told = check(&write("costly.yaml", "devices.map(d, d.attributes['mla.example.com'].deviceid).sum() % 7 == 3"));
+    let expected = "spec.devices.constraints[0].cel.expression: cannot be judged before a set is whole, because of `%`";
+    assert!(told.contains(expected), "{told}");
+    let told = check(&write("ordered.yaml", "devices[0].driver == 'mla.example.com'"));
+    assert!(told.contains("cel.expression: depends on the order of devices"), "{told}");
+}
+
+#[test]
+fn why_explains_a_claim_that_cannot_be_allocated() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let devices: Vec<String> =
+        [0, 1, 3, 4, 6, 7].map(|id| format!("{{name: mla-{id}, attributes: {{deviceid: {{int: {id}}}}}}}")).to_vec();
+    let cluster = write(
+        "cluster.yaml",
+        &format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n---\n{CLASS}\n---\napiVersion: resource.k8s.io/v1\n\
+             kind: ResourceSlice\nmetadata: {{name: s}}\nspec:\n  driver: mla.example.com\n  nodeName: n1\n  \
+             pool: {{name: n1, generation: 1, resourceSliceCount: 1}}\n  devices: [{}]\n",
+            devices.join(", ")
+        ),
+    );
+    let told = tool(&["why", "--pod", &write("pod.yaml", CONNECTED), "--name", "pod0", "-f", &cluster, "--all"]);
+    assert!(told.contains("0 of 1 nodes fit"), "{told}");
+    assert!(told.contains("cannot allocate all claims"), "{told}");
+    assert!(told.contains("6  devices that the node can use"), "{told}");
+    assert!(told.contains("6  class mla.example.com selector #0"), "{told}");
+    assert!(told.contains("`size(devices) == 4` holds for mla.example.com/n1/mla-0, "), "{told}");
+    assert!(told.contains("== 3` holds for no 4 of the 6 devices"), "{told}");
+    let told = tool(&[
+        "why",
+        "--pod",
+        &write("two.yaml", &CONNECTED.replace("== 3", "<= 4")),
+        "--name",
+        "pod0",
+        "-f",
+        &cluster,
+    ]);
+    assert!(told.contains("1 of 1 nodes fit"), "{told}");
 }

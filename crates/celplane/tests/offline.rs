@@ -155,14 +155,14 @@ fn why_shows_a_table_and_the_reasons() {
     let (code, output, _) = run(&arguments, "");
     let expected = "\
 Pod my-app: 2 of 6 nodes fit
-NODE        FITS  TAINTS                                                           NODE AFFINITY  VOLUMES  PREFERRED
-plain       yes   none                                                             none           none     -
-maintained  no    untolerated {maintenance: security-patch}:NoSchedule             none           none     -
-old-kernel  no    untolerated {node.example.com/kernel-version: 5.4.0}:NoSchedule  none           none     -
-new-kernel  yes   tolerated                                                        none           none     -
-rack-a1     no    untolerated {zone-a1-rack-03: }:NoSchedule                       none           none     -
-rack-b1     no    untolerated {zone-b1-rack-07: }:NoSchedule                       none           none     -
-judged: taints and tolerations, node selector and affinity, volume affinity
+NODE        FITS  TAINTS                                                           NODE AFFINITY  VOLUMES  DEVICES  PREFERRED
+plain       yes   none                                                             none           none     none     -
+maintained  no    untolerated {maintenance: security-patch}:NoSchedule             none           none     none     -
+old-kernel  no    untolerated {node.example.com/kernel-version: 5.4.0}:NoSchedule  none           none     none     -
+new-kernel  yes   tolerated                                                        none           none     none     -
+rack-a1     no    untolerated {zone-a1-rack-03: }:NoSchedule                       none           none     none     -
+rack-b1     no    untolerated {zone-b1-rack-07: }:NoSchedule                       none           none     none     -
+judged: taints and tolerations, node selector and affinity, volume affinity, devices
 
 node old-kernel
   taint {node.example.com/kernel-version: 5.4.0}:NoSchedule: not tolerated

@@ -117,7 +117,7 @@ pub enum Error {
         claim: String,
         /// Which constraint.
         index: usize,
-        /// The set, in canonical order.
+        /// The set in canonical order, shortened.
         devices: String,
         /// What happened.
         error: String,

@@ -8,7 +8,7 @@
 //! - [`AllocatedState`] knows which devices are taken; [`claims`] what is asked for.
 //! - [`search`] finds the first set of devices that satisfies all claims of a pod; [`constraints`] cut it short.
 //! - [`allocation`] writes what was found as the status of the claims.
-//! - [`narration`] is what a search did, for logs.
+//! - [`narration`] is what a search did, for logs; [`explain`] why there are devices or not, for people.
 //! - [`Inventory`] is all of that for a scheduler, decisions that are not written included; [`attempt`] asks it about nodes,
 //!   once for all that look alike.
 //!
@@ -26,6 +26,7 @@ pub mod constraints;
 mod counters;
 pub mod device;
 mod error;
+pub mod explain;
 pub mod expressions;
 mod features;
 mod ids;
@@ -34,7 +35,7 @@ pub mod narration;
 pub mod pools;
 pub mod search;
 mod shape;
-mod taints;
+pub mod taints;
 
 pub use allocated::AllocatedState;
 pub use attempt::Attempt;

@@ -41,6 +41,9 @@ pub struct Narration {
     pub steps: Vec<Step>,
     /// How many more there were.
     pub omitted: u64,
+    /// The largest set that was not given up at once, as a list of devices.
+    pub best: String,
+    best_count: usize,
 }
 
 /// More steps are not kept.
@@ -53,6 +56,15 @@ impl Narration {
             self.add(|| step);
         }
         self.omitted = self.omitted.saturating_add(more.omitted);
+        self.reach(more.best_count, || more.best);
+    }
+
+    /// A set of this many devices may be completed.
+    pub(crate) fn reach(&mut self, count: usize, devices: impl FnOnce() -> String) {
+        if count > self.best_count {
+            self.best_count = count;
+            self.best = devices();
+        }
     }
 
     pub(crate) fn add(&mut self, step: impl FnOnce() -> Step) {

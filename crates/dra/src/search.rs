@@ -384,6 +384,11 @@ impl<'s, 'b> Search<'s, 'b> {
         if self.is_hopeless(claim_id, at, start)? {
             return Ok(false);
         }
+        if let Some(narration) = &mut self.budget.narration {
+            let picks = self.picks.of(claim_id);
+            let names = || self.pools.names(&picks.iter().map(|pick| pick.candidate).collect::<Vec<_>>());
+            narration.reach(picks.len(), names);
+        }
         if is_all { self.take_next_of_all(at, claim_id, ask_id) } else { self.take_any(at, claim_id, ask_id, start) }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Every write asks first whether leadership still holds: two schedulers must not decide about one pod.
 
+mod conditions;
+
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use api::json::Value;
 use api::resource::v1::{AllocationResult, ResourceClaim};
@@ -24,6 +26,14 @@ pub enum BindError {
     /// The claim to devices is not the one that the decision was about.
     #[error("resource claim \"{0}\" has changed")]
     ClaimChanged(String),
+    /// Devices did not become ready.
+    #[error("resource claim \"{claim}\": {why}")]
+    DevicesNotReady {
+        /// The claim.
+        claim: String,
+        /// What is wrong with them.
+        why: String,
+    },
     /// The server said no, or nothing.
     #[error(transparent)]
     Request(#[from] Error),
@@ -54,6 +64,11 @@ pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement
                     return Err(BindError::ClaimChanged(claim.to_string()));
                 }
                 use_claim(client, &known, pod, allocation.as_deref()).await?;
+                let devices = allocation.as_deref().or(known.status.allocation.as_ref());
+                let mut results = devices.into_iter().flat_map(|it| &it.devices.results);
+                if results.any(|result| !result.binding_conditions.is_empty()) {
+                    conditions::wait(client, leadership, namespace, claim, uid).await?;
+                }
             }
             // Written where no node fits, never before a binding.
             Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),

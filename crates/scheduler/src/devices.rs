@@ -140,13 +140,20 @@ pub async fn free(client: &Client, writes: &[Write]) -> Result<(), BindError> {
         if known.metadata.uid != *uid || known.metadata.resource_version != *resource_version {
             return Err(BindError::ClaimChanged(claim.to_string()));
         }
-        let mut changed = known.to_value();
-        if let Some(status) = changed.get_mut("status").and_then(api::json::Value::as_object_mut) {
-            status.remove("allocation");
-            status.remove("reservedFor");
-            status.remove("devices");
-        }
-        claims.update_status(namespace, claim, &changed).await?;
+        give_back(client, &known).await?;
     }
+    Ok(())
+}
+
+/// Takes its devices from a claim, guarded by the version that was read.
+pub(crate) async fn give_back(client: &Client, claim: &Document<ResourceClaim>) -> Result<(), client::Error> {
+    let mut changed = claim.to_value();
+    if let Some(status) = changed.get_mut("status").and_then(api::json::Value::as_object_mut) {
+        status.remove("allocation");
+        status.remove("reservedFor");
+        status.remove("devices");
+    }
+    let claims = client.objects::<Document<ResourceClaim>>();
+    claims.update_status(&claim.metadata.namespace, &claim.metadata.name, &changed).await?;
     Ok(())
 }

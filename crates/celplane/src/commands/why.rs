@@ -1,9 +1,10 @@
 //! `celplane why`: why does a pod fit a node, or not?
 //!
-//! Judges a pod against nodes and volumes, from files or from a running cluster: what taints, tolerations, node affinity and volume affinity decide.
+//! Judges a pod against nodes and volumes, from files or from a running cluster: what taints, tolerations, node affinity, volume affinity and claims to devices decide.
 //! Exit code 0: some node fits; 1: none does; 2: something could not be read.
 
 mod cluster;
+mod devices;
 mod judge;
 mod report;
 
@@ -18,7 +19,7 @@ use crate::compile_cache::compile_cache;
 use crate::output::Report;
 use crate::style::{Style, When};
 
-/// Explain where a pod can run: what taints, node affinity and volumes decide, node by node.
+/// Explain where a pod can run: what taints, node affinity, volumes and devices decide, node by node.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The pod: a file, or `-` for standard input. A workload stands for the pods it makes.
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The cluster: files or directories with nodes, volumes and claims. Nodes in the pod's file count as well.
+    /// The cluster: files or directories with nodes, volumes, devices and claims. Nodes in the pod's file count as well.
     #[arg(short, long = "filename", value_name = "FILE")]
     filenames: Vec<String>,
 
@@ -89,7 +90,8 @@ impl Arguments {
             filenames: &self.filenames,
             kubeconfig: self.kubeconfig.as_deref(),
         })?;
-        let nodes = judge::judge(&cluster, &compile_cache()?, gates.into());
+        let devices = devices::Devices::new(&cluster, gates)?;
+        let nodes = judge::judge(&cluster, &compile_cache()?, gates.into(), &devices);
         if let Some(name) = &self.node
             && !nodes.iter().any(|node| node.name == *name)
         {

@@ -66,7 +66,7 @@ impl<'s> Search<'s, '_> {
             Answer::Yes => Ok(true),
             Answer::No => Ok(false),
             Answer::Fails(error) => {
-                let devices = self.pools.names(&chosen);
+                let devices = self.pools.few_names(&chosen);
                 self.failed_set = chosen;
                 Err(Stop::Error(Error::ConstraintFails {
                     node: self.pools.node.to_string(),

@@ -60,6 +60,8 @@ impl Devices {
         match (old, new) {
             (_, Some(Object::ResourceSlice(slice))) => self.inventory.set_slice(slice),
             (Some(Object::ResourceSlice(slice)), None) => self.inventory.remove_slice(&slice.metadata.name),
+            (_, Some(Object::DeviceTaintRule(rule))) => self.inventory.set_taint_rule(&rule.metadata.name, Some(rule)),
+            (Some(Object::DeviceTaintRule(rule)), None) => self.inventory.set_taint_rule(&rule.metadata.name, None),
             (old, Some(Object::ResourceClaim(claim))) => {
                 if let Some(Object::ResourceClaim(old)) = old
                     && old.metadata.uid != claim.metadata.uid

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PodSpec};
-use api::json::{self, Value};
+use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
+use api::json::{self, Text, Value};
+use api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use api::storage::v1::StorageClass;
 
 use crate::gated_uses::pod_spec_path;
@@ -28,6 +29,16 @@ pub(super) struct Cluster {
     pub(super) claims: Vec<PersistentVolumeClaim>,
     /// The classes.
     pub(super) classes: Vec<StorageClass>,
+    /// The devices.
+    pub(super) slices: Vec<ResourceSlice>,
+    /// The classes of devices.
+    pub(super) device_classes: Vec<DeviceClass>,
+    /// The claims to devices.
+    pub(super) device_claims: Vec<ResourceClaim>,
+    /// What such claims are made from.
+    pub(super) claim_templates: Vec<ResourceClaimTemplate>,
+    /// The names of claims that were made for the pod, by the pod's names for them.
+    pub(super) claim_names: Vec<(Text, Text)>,
 }
 
 /// Which pod, and which cluster.
@@ -84,6 +95,11 @@ impl Cluster {
         };
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
         cluster.spec = spec.map(view).transpose().with_context(|| manifest.title())?.unwrap_or_default();
+        if manifest.kind() == "Pod" {
+            let pod: Pod = view(&manifest.value).with_context(|| manifest.title())?;
+            let made = pod.status.resource_claim_statuses.into_iter();
+            cluster.claim_names = made.filter_map(|it| Some((it.name, it.resource_claim_name?))).collect();
+        }
         cluster.title = manifest.title();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
         for source in manifests::sources(asked.filenames)? {
@@ -101,6 +117,16 @@ impl Cluster {
             "PersistentVolume" => self.volumes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolumeClaim" => self.claims.push(view(&manifest.value).with_context(context)?),
             "StorageClass" => self.classes.push(view(&manifest.value).with_context(context)?),
+            kind if manifest.api_version().starts_with("resource.k8s.io/") => {
+                let value = in_stored_version(manifest).with_context(context)?;
+                match kind {
+                    "ResourceSlice" => self.slices.push(view(&value).with_context(context)?),
+                    "DeviceClass" => self.device_classes.push(view(&value).with_context(context)?),
+                    "ResourceClaim" => self.device_claims.push(view(&value).with_context(context)?),
+                    "ResourceClaimTemplate" => self.claim_templates.push(view(&value).with_context(context)?),
+                    _ => {}
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -125,6 +151,21 @@ fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     match &file.error {
         Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
         None => Ok(file.objects),
+    }
+}
+
+/// What is written in an older version means what the server would make of it; defaults included.
+fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
+    const GROUP: &str = "resource.k8s.io";
+    let mut value = manifest.value.clone();
+    let (version, kind) = (manifest.api_version().split_once('/').map_or("", |(_, version)| version), manifest.kind());
+    let known = apiserver::resources::all().iter().find(|it| it.group == GROUP && it.kind == kind);
+    if let Some(known) = known {
+        apiserver::objects::conversion::to_stored(known, version, &mut value);
+    }
+    match registry::resources::find_by_api_version("resource.k8s.io/v1", kind) {
+        Some(resource) => Ok(registry::admit::read(resource, &value, "2000-01-01T00:00:00Z")?.object),
+        None => Ok(value),
     }
 }
 

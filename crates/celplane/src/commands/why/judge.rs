@@ -6,6 +6,7 @@ use matching::volumes::{Seeker, VolumeMatcher, class_of_claim};
 use matching::{CompileCache, Features, Node, PodMatcher, taints, topology, volumes};
 
 use super::cluster::Cluster;
+use super::devices::{DeviceReport, Devices};
 
 /// What is decided about a node.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct NodeReport {
     pub(super) preferred_error: Option<String>,
     /// The pod's claims.
     pub(super) volumes: Vec<VolumeReport>,
+    /// The pod's devices.
+    pub(super) devices: DeviceReport,
 }
 
 /// What is decided about a claim of the pod, for a node.
@@ -56,6 +59,7 @@ impl NodeReport {
             && !self.is_cordoned
             && self.affinity_holds
             && self.volumes.iter().all(|volume| volume.holds)
+            && self.devices.holds()
     }
 
     /// How many taints with the effect `PreferNoSchedule` are not tolerated.
@@ -66,7 +70,12 @@ impl NodeReport {
 }
 
 /// Judges all nodes.
-pub(super) fn judge(cluster: &Cluster, cache: &CompileCache, features: Features) -> Vec<NodeReport> {
+pub(super) fn judge(
+    cluster: &Cluster,
+    cache: &CompileCache,
+    features: Features,
+    devices: &Devices,
+) -> Vec<NodeReport> {
     let matcher = PodMatcher::new(&cluster.spec, cache, &features);
     let explainer = Explainer { spec: &cluster.spec, cache, features };
     let sets = taints::Sets::new();
@@ -96,6 +105,7 @@ pub(super) fn judge(cluster: &Cluster, cache: &CompileCache, features: Features)
                 preferred_error: (!matcher.preferred().errors().is_empty())
                     .then(|| matcher.preferred().errors().message()),
                 volumes: claims(cluster, &explainer, &volumes, &node),
+                devices: devices.judge(view, &node),
             }
         })
         .collect()

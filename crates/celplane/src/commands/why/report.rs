@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 use super::judge::NodeReport;
 use crate::style::Style;
 
-const HEADER: [&str; 6] = ["NODE", "FITS", "TAINTS", "NODE AFFINITY", "VOLUMES", "PREFERRED"];
+const HEADER: [&str; 7] = ["NODE", "FITS", "TAINTS", "NODE AFFINITY", "VOLUMES", "DEVICES", "PREFERRED"];
 
 /// For people.
 pub(super) fn text(
@@ -22,7 +22,7 @@ pub(super) fn text(
     let mut out = io::BufWriter::new(io::stdout().lock());
     let fitting = nodes.iter().filter(|node| node.fits()).count();
     writeln!(out, "{}: {fitting} of {} nodes fit", style.bold(&cluster.title), nodes.len())?;
-    let rows: Vec<[String; 6]> = nodes.iter().map(|node| row(cluster, node)).collect();
+    let rows: Vec<[String; 7]> = nodes.iter().map(|node| row(cluster, node)).collect();
     let mut widths = HEADER.map(|title| title.chars().count());
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -35,19 +35,19 @@ pub(super) fn text(
         let text = line(row, &widths);
         writeln!(out, "{}", if node.fits() { style.good(text) } else { style.bad(text) })?;
     }
-    writeln!(out, "{}", style.dim("judged: taints and tolerations, node selector and affinity, volume affinity"))?;
+    writeln!(out, "{}", style.dim("judged: taints and tolerations, node selector and affinity, volume affinity, devices"))?;
     for node in nodes.iter().filter(|node| is_shown(&node.name)) {
         details(cluster, node, style, &mut out)?;
     }
     out.flush()
 }
 
-fn line(cells: &[String; 6], widths: &[usize; 6]) -> String {
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     let cells = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
-fn row(cluster: &Cluster, node: &NodeReport) -> [String; 6] {
+fn row(cluster: &Cluster, node: &NodeReport) -> [String; 7] {
     let untolerated = node.untolerated.and_then(|index| node.taints.get(index));
     let soft = node.soft_count();
     let taints = match untolerated {
@@ -77,7 +77,7 @@ fn row(cluster: &Cluster, node: &NodeReport) -> [String; 6] {
         None => format!("+{}", node.score),
     };
     let fits = if node.fits() { "yes" } else { "no" };
-    [node.name.clone(), fits.to_owned(), taints, affinity, volumes, score]
+    [node.name.clone(), fits.to_owned(), taints, affinity, volumes, node.devices.summary(), score]
 }
 
 fn taint_text(taint: &Taint) -> String {
@@ -127,6 +127,9 @@ fn details(cluster: &Cluster, node: &NodeReport, style: Style, out: &mut dyn Wri
             term("volume term", it, style, out)?;
         }
     }
+    for line in node.devices.lines(style) {
+        writeln!(out, "  {line}")?;
+    }
     Ok(())
 }
 
@@ -165,7 +168,7 @@ pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport]) -> io::Result<()> {
     let tolerations: Vec<String> = cluster.spec.tolerations.iter().map(toleration_text).collect();
     let nodes: Vec<Value> = nodes.iter().map(|it| node_json(cluster, it)).collect();
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let judged = ["taints", "nodeAffinity", "volumes"];
+    let judged = ["taints", "nodeAffinity", "volumes", "devices"];
     let document = json!({"pod": cluster.title, "judged": judged, "tolerations": tolerations, "nodes": nodes});
     serde_json::to_writer_pretty(&mut out, &document)?;
     writeln!(out)?;
@@ -213,6 +216,7 @@ fn node_json(cluster: &Cluster, node: &NodeReport) -> Value {
             "terms": node.preferred.iter().map(term_json).collect::<Vec<_>>(),
         },
         "volumes": volumes,
+        "devices": (node.devices.json()),
     })
 }
 
