@@ -156,15 +156,13 @@ fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
 
 /// What is written in an older version means what the server would make of it; defaults included.
 fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
-    const GROUP: &str = "resource.k8s.io";
     let mut value = manifest.value.clone();
-    let (version, kind) = (manifest.api_version().split_once('/').map_or("", |(_, version)| version), manifest.kind());
-    let known = apiserver::resources::all().iter().find(|it| it.group == GROUP && it.kind == kind);
-    if let Some(known) = known {
-        apiserver::objects::conversion::to_stored(known, version, &mut value);
-    }
-    match registry::resources::find_by_api_version("resource.k8s.io/v1", kind) {
-        Some(resource) => Ok(registry::admit::read(resource, &value, "2000-01-01T00:00:00Z")?.object),
+    let version = manifest.api_version().split_once('/').map_or("", |(_, version)| version);
+    match registry::resources::find_by_api_version(manifest.api_version(), manifest.kind()) {
+        Some(resource) => {
+            registry::conversion::to_stored(resource, version, &mut value);
+            Ok(registry::admit::read(resource, &value, "2000-01-01T00:00:00Z")?.object)
+        }
         None => Ok(value),
     }
 }
