@@ -1,4 +1,4 @@
-//! What looking for devices took, in numbers and log lines, and claims whose devices are given back.
+//! What looking for devices took, in numbers and log lines, and how a claim gives its devices back.
 //!
 //! The lines and the metric of costs are those of KEP-5254, the lines at its levels: 4 for each pod, 5 for each point of
 //! the plugin, 7 for each step of a search.
@@ -11,12 +11,9 @@ use client::{Client, Document};
 use dra::narration::Step;
 use scheduling::cluster::Spent;
 use scheduling::cycle::Evaluation;
-use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome};
 use telemetry::metrics::{Counter, Family, Histogram, Registry};
 use tracing::{debug, error, trace};
-
-use crate::binding::BindError;
 
 /// The plugin that looks for devices.
 const PLUGIN: &str = "DynamicResources";
@@ -126,23 +123,6 @@ pub fn report(metrics: &Metrics, attempt: &Attempt, duration: Duration) {
     if narration.omitted > 0 {
         trace!(pod = %pod, omitted = narration.omitted, "Left out further steps");
     }
-}
-
-/// Gives back the devices of claims that nobody uses, so that a pod may have others elsewhere.
-///
-/// # Errors
-/// A claim is in use by now, or could not be written. What was given back stays so.
-pub async fn free(client: &Client, writes: &[Write]) -> Result<(), BindError> {
-    for write in writes {
-        let Write::FreeResourceClaim { namespace, claim, uid, resource_version } = write else { continue };
-        let claims = client.objects::<Document<ResourceClaim>>();
-        let known = claims.get(namespace, claim).await?;
-        if known.metadata.uid != *uid || known.metadata.resource_version != *resource_version {
-            return Err(BindError::ClaimChanged(claim.to_string()));
-        }
-        give_back(client, &known).await?;
-    }
-    Ok(())
 }
 
 /// Takes its devices from a claim, guarded by the version that was read.

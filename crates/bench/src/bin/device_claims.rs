@@ -190,6 +190,8 @@ fn components(server: &Arc<Server>, features: Features) -> (Vec<Stop>, Schedulin
         leadership: Leadership::uncontested(),
         seed: 1,
         device_cost_limit: dra::Budget::COST_LIMIT,
+        configuration: Default::default(),
+        profiler: Default::default(),
     }));
     let (stop_controllers, shutdown) = Shutdown::channel();
     let server = server.clone();

@@ -1,16 +1,21 @@
-//! The pod in question, and the nodes, volumes and claims around it, from files or from a server.
+//! The pod in question, and the cluster around it, from files or from a server.
+
+use std::collections::HashMap;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
-use api::json::{self, Text, Value};
-use api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use api::json::{self, Value};
+use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use api::storage::v1::StorageClass;
+use scheduling::cluster::Object;
 
 use crate::gated_uses::pod_spec_path;
 use crate::live;
 use crate::manifests::{self, Manifest, Manifests};
+use crate::scheduling_objects::object_of;
 
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
@@ -21,6 +26,18 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// What the pod asks for.
     pub(super) spec: PodSpec,
+    /// The pod as one that waits.
+    pub(super) pod: Pod,
+    /// The node that it has already.
+    pub(super) runs_on: Option<String>,
+    /// The other pods.
+    pub(super) pods: Vec<Pod>,
+    /// Everything else that has a say.
+    pub(super) objects: Vec<Object>,
+    /// The values of priority classes.
+    priorities: HashMap<String, i32>,
+    /// What claims to devices are made from.
+    claim_templates: Vec<ResourceClaimTemplate>,
     /// The nodes, in the order of the files.
     pub(super) nodes: Vec<Node>,
     /// The volumes.
@@ -29,16 +46,6 @@ pub(super) struct Cluster {
     pub(super) claims: Vec<PersistentVolumeClaim>,
     /// The classes.
     pub(super) classes: Vec<StorageClass>,
-    /// The devices.
-    pub(super) slices: Vec<ResourceSlice>,
-    /// The classes of devices.
-    pub(super) device_classes: Vec<DeviceClass>,
-    /// The claims to devices.
-    pub(super) device_claims: Vec<ResourceClaim>,
-    /// What such claims are made from.
-    pub(super) claim_templates: Vec<ResourceClaimTemplate>,
-    /// The names of claims that were made for the pod, by the pod's names for them.
-    pub(super) claim_names: Vec<(Text, Text)>,
 }
 
 /// Which pod, and which cluster.
@@ -74,7 +81,7 @@ impl Cluster {
             }
         }
         if let Some(kubeconfig) = asked.kubeconfig {
-            for manifest in readable(live::read(kubeconfig, live::PLACEMENT)?)? {
+            for manifest in readable(live::read(kubeconfig, live::SCHEDULING)?)? {
                 let is_it = asked.pod.is_none()
                     && manifest.kind() == "Pod"
                     && is_named(&manifest)
@@ -95,11 +102,6 @@ impl Cluster {
         };
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
         cluster.spec = spec.map(view).transpose().with_context(|| manifest.title())?.unwrap_or_default();
-        if manifest.kind() == "Pod" {
-            let pod: Pod = view(&manifest.value).with_context(|| manifest.title())?;
-            let made = pod.status.resource_claim_statuses.into_iter();
-            cluster.claim_names = made.filter_map(|it| Some((it.name, it.resource_claim_name?))).collect();
-        }
         cluster.title = manifest.title();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
         for source in manifests::sources(asked.filenames)? {
@@ -107,26 +109,87 @@ impl Cluster {
                 cluster.add(&manifest)?;
             }
         }
+        cluster.pod = cluster.waiting_pod(&manifest)?;
+        let own_uid = cluster.pod.metadata.uid.clone();
+        cluster.pods.retain(|pod| pod.metadata.uid != own_uid);
+        cluster.make_claims()?;
         Ok(cluster)
+    }
+
+    /// The pod that a manifest is or makes, as one that waits.
+    fn waiting_pod(&mut self, manifest: &Manifest) -> anyhow::Result<Pod> {
+        let mut pod = match manifest.kind() {
+            "Pod" => view::<Pod>(&manifest.value).with_context(|| manifest.title())?,
+            kind => {
+                // The template stands around the specification.
+                let template = pod_spec_path(kind).and_then(|path| path.split_last()).map(|(_, template)| template);
+                let labels = template.and_then(|path| manifest.value.at(path)?.at(&["metadata", "labels"]));
+                let mut pod = Pod { spec: self.spec.clone(), ..Pod::default() };
+                pod.metadata.name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().into();
+                pod.metadata.labels = labels.map(view).transpose()?.unwrap_or_default();
+                pod
+            }
+        };
+        pod.metadata.namespace = self.namespace.as_str().into();
+        prepare(&mut pod, &self.priorities);
+        self.runs_on = Some(std::mem::take(&mut pod.spec.node_name).into()).filter(|node: &String| !node.is_empty());
+        Ok(pod)
+    }
+
+    /// Makes the claims to devices that would be made for the pod.
+    fn make_claims(&mut self) -> anyhow::Result<()> {
+        let (owner, uid) = (self.pod.metadata.name.as_str().to_owned(), self.pod.metadata.uid.as_str().to_owned());
+        let mut statuses = Vec::new();
+        for wanted in &self.pod.spec.resource_claims {
+            let is_told = self.pod.status.resource_claim_statuses.iter().any(|it| it.name == wanted.name);
+            let is_it = |template: &&ResourceClaimTemplate| {
+                Some(&template.metadata.name) == wanted.resource_claim_template_name.as_ref()
+                    && template.metadata.namespace == self.namespace.as_str()
+            };
+            let Some(template) = self.claim_templates.iter().find(is_it).filter(|_| !is_told) else { continue };
+            let name = format!("{owner}-{}", wanted.name);
+            let metadata = api::json!({
+                "name": (name.as_str()), "namespace": (self.namespace.as_str()), "uid": (format!("{uid}/{name}")),
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": (owner.as_str()), "uid": (uid.as_str()), "controller": true}]
+            });
+            let mut claim: ResourceClaim = view(&api::json!({"metadata": (metadata)}))?;
+            claim.spec = template.spec.spec.clone();
+            self.objects.push(Object::ResourceClaim(Arc::new(claim)));
+            let told = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
+            statuses.push(view(&told)?);
+        }
+        self.pod.status.resource_claim_statuses.extend(statuses);
+        Ok(())
     }
 
     fn add(&mut self, manifest: &Manifest) -> anyhow::Result<()> {
         let context = || manifest.title();
+        let mut value = in_stored_version(manifest).with_context(context)?;
+        let is_namespaced = !matches!(manifest.kind(), "Node" | "PersistentVolume" | "StorageClass" | "Namespace" | "DeviceClass"
+            | "ResourceSlice" | "CSINode" | "CSIDriver" | "VolumeAttachment" | "PriorityClass");
+        if is_namespaced
+            && value.str_at(&["metadata", "namespace"]).is_none()
+            && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("namespace", "default");
+        }
+        self.objects.extend(object_of(manifest.kind(), &value).with_context(context)?);
         match manifest.kind() {
+            "Pod" => {
+                let mut pod: Pod = view(&value).with_context(context)?;
+                prepare(&mut pod, &self.priorities);
+                self.pods.push(pod);
+            }
+            "PriorityClass" => {
+                let name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                let class: i64 = manifest.value.get("value").and_then(Value::as_i64).unwrap_or(0);
+                self.priorities.insert(name, i32::try_from(class).unwrap_or(i32::MAX));
+            }
             "Node" => self.nodes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolume" => self.volumes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolumeClaim" => self.claims.push(view(&manifest.value).with_context(context)?),
             "StorageClass" => self.classes.push(view(&manifest.value).with_context(context)?),
-            kind if manifest.api_version().starts_with("resource.k8s.io/") => {
-                let value = in_stored_version(manifest).with_context(context)?;
-                match kind {
-                    "ResourceSlice" => self.slices.push(view(&value).with_context(context)?),
-                    "DeviceClass" => self.device_classes.push(view(&value).with_context(context)?),
-                    "ResourceClaim" => self.device_claims.push(view(&value).with_context(context)?),
-                    "ResourceClaimTemplate" => self.claim_templates.push(view(&value).with_context(context)?),
-                    _ => {}
-                }
-            }
+            "ResourceClaimTemplate" => self.claim_templates.push(view(&value).with_context(context)?),
             _ => {}
         }
         Ok(())
@@ -146,6 +209,17 @@ impl Cluster {
     }
 }
 
+/// Gives a pod of a file what the server would give it: a uid, and the priority of its class.
+fn prepare(pod: &mut Pod, priorities: &HashMap<String, i32>) {
+    if pod.metadata.uid.is_empty() {
+        pod.metadata.uid = format!("{}/{}", pod.metadata.namespace, pod.metadata.name).into();
+    }
+    let class = pod.spec.priority_class_name.as_str();
+    if pod.spec.priority.is_none() {
+        pod.spec.priority = priorities.get(class).copied();
+    }
+}
+
 /// The objects, if all could be read.
 fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     match &file.error {
@@ -154,16 +228,16 @@ fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     }
 }
 
-/// What is written in an older version means what the server would make of it; defaults included.
+/// What is written in an older version of `resource.k8s.io` means what the server would make of it; defaults included.
 fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
     let mut value = manifest.value.clone();
-    let version = manifest.api_version().split_once('/').map_or("", |(_, version)| version);
+    let (group, version) = manifest.api_version().split_once('/').unwrap_or_default();
     match registry::resources::find_by_api_version(manifest.api_version(), manifest.kind()) {
-        Some(resource) => {
+        Some(resource) if group == "resource.k8s.io" => {
             registry::conversion::to_stored(resource, version, &mut value);
             Ok(registry::admit::read(resource, &value, "2000-01-01T00:00:00Z")?.object)
         }
-        None => Ok(value),
+        _ => Ok(value),
     }
 }
 

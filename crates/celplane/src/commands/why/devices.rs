@@ -17,6 +17,7 @@ use dra::pools::Target;
 use dra::{Attempt, Budget, Claims, Expressions, Inventory, Narration};
 use matching::Matcher;
 use matching::node_selector::NodeSelector;
+use scheduling::cluster::Object;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -27,8 +28,6 @@ use crate::style::Style;
 pub(super) struct DeviceReport {
     /// What keeps the pod away.
     problem: Option<String>,
-    /// The pod has claims.
-    has_claims: bool,
     explained: Option<Explained>,
 }
 
@@ -51,16 +50,22 @@ impl Devices {
         let matcher = Arc::new(Matcher::new(capacity, clock.clone(), gates.into())?);
         let features = dra::Features::from(gates);
         let mut inventory = Inventory::new(matcher.clone(), features);
-        for slice in &cluster.slices {
-            inventory.set_slice(slice);
-        }
-        for (number, claim) in cluster.device_claims.iter().enumerate() {
-            // In files claims have no ids of their own.
-            let uid: Text = match claim.metadata.uid.as_str() {
-                "" => format!("claim-{number}").into(),
-                uid => uid.into(),
-            };
-            inventory.see_claim(&uid, claim.status.allocation.as_ref());
+        let mut classes = Vec::new();
+        for (number, object) in cluster.objects.iter().enumerate() {
+            match object {
+                Object::ResourceSlice(slice) => inventory.set_slice(slice),
+                Object::DeviceTaintRule(rule) => inventory.set_taint_rule(&rule.metadata.name, Some(rule)),
+                Object::DeviceClass(class) => classes.push(class.clone()),
+                Object::ResourceClaim(claim) => {
+                    // In files claims have no ids of their own.
+                    let uid: Text = match claim.metadata.uid.as_str() {
+                        "" => format!("claim-{number}").into(),
+                        uid => uid.into(),
+                    };
+                    inventory.see_claim(&uid, claim.status.allocation.as_ref());
+                }
+                _ => {}
+            }
         }
         let (claims, missing) = match claims_of(cluster) {
             Ok(claims) => (claims, None),
@@ -70,7 +75,7 @@ impl Devices {
             inventory,
             programs: Expressions::new(capacity, clock)?,
             matcher,
-            classes: cluster.device_classes.iter().cloned().map(Arc::new).collect(),
+            classes,
             claims,
             missing,
             features,
@@ -78,8 +83,7 @@ impl Devices {
     }
 
     pub(super) fn judge(&self, view: &Node, node: &matching::Node) -> DeviceReport {
-        let has_claims = self.missing.is_some() || !self.claims.is_empty();
-        let mut report = DeviceReport { problem: self.missing.clone(), has_claims, explained: None };
+        let mut report = DeviceReport { problem: self.missing.clone(), explained: None };
         let waiting = |claim: &&Arc<ResourceClaim>| claim.status.allocation.is_none();
         for claim in self.claims.iter().filter(|claim| !waiting(claim)) {
             let selector = claim.status.allocation.as_ref().and_then(|it| it.node_selector.as_ref());
@@ -112,32 +116,29 @@ impl Devices {
     }
 }
 
-/// The claims of the pod, as they are or as they would be made.
+/// The claims of the pod.
 fn claims_of(cluster: &Cluster) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let mut claims = Vec::new();
-    let namespace_of = |namespace: &Text| if namespace.is_empty() { "default".to_owned() } else { namespace.to_string() };
-    let find = |name: &str| {
-        let is_it = |claim: &&ResourceClaim| {
-            claim.metadata.name == name && namespace_of(&claim.metadata.namespace) == cluster.namespace
+    for wanted in &cluster.pod.spec.resource_claims {
+        let told = cluster.pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name);
+        let made = told.and_then(|it| it.resource_claim_name.as_ref());
+        let Some(name) = wanted.resource_claim_name.as_ref().or(made) else {
+            match &wanted.resource_claim_template_name {
+                Some(template) if told.is_none() => {
+                    return Err(format!("resource claim template {:?} not found", template.as_str()));
+                }
+                _ => continue,
+            }
         };
-        cluster.device_claims.iter().find(is_it)
-    };
-    for wanted in &cluster.spec.resource_claims {
-        let made = cluster.claim_names.iter().find(|(name, _)| *name == wanted.name).map(|(_, claim)| claim);
-        if let Some(name) = wanted.resource_claim_name.as_ref().or(made) {
-            let claim = find(name).ok_or_else(|| format!("resourceclaim.resource.k8s.io {:?} not found", name.as_str()))?;
-            claims.push(Arc::new(claim.clone()));
-            continue;
-        }
-        let Some(name) = &wanted.resource_claim_template_name else { continue };
-        let template = cluster.claim_templates.iter().find(|template| {
-            template.metadata.name == *name && namespace_of(&template.metadata.namespace) == cluster.namespace
+        let claim = cluster.objects.iter().find_map(|object| match object {
+            Object::ResourceClaim(claim)
+                if claim.metadata.name == *name && claim.metadata.namespace == cluster.namespace.as_str() =>
+            {
+                Some(claim.clone())
+            }
+            _ => None,
         });
-        let template = template.ok_or_else(|| format!("resource claim template {:?} not found", name.as_str()))?;
-        let mut claim = ResourceClaim { spec: template.spec.spec.clone(), ..ResourceClaim::default() };
-        claim.metadata.namespace = cluster.namespace.as_str().into();
-        claim.metadata.name = wanted.name.clone();
-        claims.push(Arc::new(claim));
+        claims.push(claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io {:?} not found", name.as_str()))?);
     }
     Ok(claims)
 }
@@ -146,15 +147,6 @@ impl DeviceReport {
     /// Nothing keeps the pod away.
     pub(super) fn holds(&self) -> bool {
         self.problem.is_none()
-    }
-
-    /// In a word.
-    pub(super) fn summary(&self) -> String {
-        match &self.problem {
-            _ if !self.has_claims => "none".to_owned(),
-            None => "can be had".to_owned(),
-            Some(problem) => problem.chars().take(80).collect(),
-        }
     }
 
     /// Line by line.
