@@ -30,6 +30,7 @@ pub(crate) const SCHEDULING: &[Resource] = &[
     Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
     Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    Resource::new("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule"),
 ];
 
 /// Who may use gated fields.

@@ -99,6 +99,7 @@ impl Cluster {
             nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
             template: Template::default(),
             adopts: true,
+            devices: None,
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
                 let user = User::authenticated(format!("system:node:{node}"), &["system:nodes"]);

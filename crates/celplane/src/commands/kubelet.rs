@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use ::kubelet::template::Template;
 use api::features::Features;
 
@@ -21,6 +22,9 @@ pub(crate) struct Arguments {
     /// How many nodes; the kubeconfig's user must be allowed to impersonate them
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
 }
 
 impl Arguments {
@@ -41,7 +45,7 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            let nodes = kubelet::Nodes { names, template: Template::default(), adopts: false };
+            let nodes = kubelet::Nodes { names, template: Template::default(), adopts: false, devices: self.devices };
             roles::run_alone(kubelet::start(nodes, reads, client_for, features), role.open_place(10248)).await
         })
     }

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use ::kubelet::template::Template;
 use anyhow::{Context as _, Result};
 use api::core::v1::Node;
@@ -25,6 +26,7 @@ use super::load;
 use super::nodes::Nodes;
 use super::ready::{self, Wanted};
 use crate::roles::connections::in_process;
+use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler};
 
 /// So many nodes are created at once.
@@ -42,6 +44,11 @@ pub(crate) struct Beside {
     /// Play what `kubectl get nodes,pods,… -A -o yaml` of another cluster gave: a file or directory
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
+    #[command(flatten)]
+    limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -71,6 +78,8 @@ pub(super) struct Checked {
     scheduler_config: Configuration,
     nodes: Nodes,
     load: Option<PathBuf>,
+    devices: Option<SliceTemplate>,
+    limits: Limits,
     controllers: Vec<String>,
 }
 
@@ -86,6 +95,8 @@ impl Checked {
             scheduler_config: Configuration::default(),
             nodes,
             load: None,
+            devices: None,
+            limits: Limits::default(),
             controllers: vec!["*".to_owned()],
         }
     }
@@ -104,6 +115,8 @@ impl Beside {
             scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
             nodes: Nodes::plan(self.nodes, self.node_template.as_deref(), self.load.is_some())?,
             load: self.load,
+            devices: self.devices,
+            limits: self.limits,
             controllers: self.controllers,
         })
     }
@@ -137,11 +150,11 @@ impl Checked {
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
         let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
         let profiler = Default::default();
-        roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
+        roles.push(scheduler::start(for_scheduler, self.scheduler, self.limits, self.scheduler_config, profiler, None));
         let reads = connect(kubelet::FLEET, kubelet::NAME);
         let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
         let names = kubelet::names(self.nodes.numbered);
-        let nodes = kubelet::Nodes { names, template: self.nodes.template, adopts: true };
+        let nodes = kubelet::Nodes { names, template: self.nodes.template, adopts: true, devices: self.devices };
         roles.push(kubelet::start(nodes, reads, client_for, self.kubelet));
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));

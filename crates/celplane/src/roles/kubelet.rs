@@ -7,6 +7,7 @@ use api::features::Features;
 use client::Client;
 use kubelet::fleet::ClientFor;
 use kubelet::simulation::{Rules, Simulation};
+use kubelet::slice_template::SliceTemplate;
 use kubelet::template::Template;
 use kubelet::{Fleet, Options, clock};
 use matching::CompileCache;
@@ -29,6 +30,8 @@ pub(crate) struct Nodes {
     pub(crate) template: Template,
     /// Whether others may ask to be played.
     pub(crate) adopts: bool,
+    /// Which devices they have, unless a Node says otherwise.
+    pub(crate) devices: Option<SliceTemplate>,
 }
 
 /// Starts nodes. `reads` is used for what all of them see, and `client_for` for what each writes.
@@ -40,6 +43,7 @@ pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features
             nodes: nodes.names,
             template: nodes.template,
             adopts: nodes.adopts,
+            devices: nodes.devices,
             client: reads,
             client_for,
             cache: Arc::new(cache),
