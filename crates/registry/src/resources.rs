@@ -2,8 +2,8 @@
 
 use crate::strategy::{Resource, Strategy};
 use crate::{
-    apiextensions, apps, batch, certificates, coordination, core, generic, networking, policy, rbac, resource,
-    scheduling, storage,
+    apiextensions, apps, batch, certificates, coordination, core, flowcontrol, generic, networking, policy, rbac,
+    resource, scheduling, storage,
 };
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
@@ -36,6 +36,8 @@ pub static RESOURCES: &[Resource] = &[
     cluster("certificates.k8s.io", "v1", "ClusterTrustBundle", certificates::TRUST_BUNDLE),
     namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
     namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
+    cluster("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", flowcontrol::FLOW_SCHEMA),
+    cluster("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", flowcontrol::PRIORITY_LEVEL),
     cluster("networking.k8s.io", "v1", "IPAddress", networking::ADDRESS),
     namespaced("policy", "v1", "PodDisruptionBudget", policy::DISRUPTION_BUDGET),
     cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", rbac::CLUSTER_ROLE),
