@@ -4,6 +4,7 @@
 //! front of it.
 
 mod components;
+mod connections;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
@@ -17,16 +18,17 @@ use std::time::{Duration, Instant};
 
 use api::features::{Features, Gate};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderName, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tracing::debug;
 
 use crate::authorization::{self, Authorizer};
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
+use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
@@ -47,6 +49,10 @@ use crate::storage::cache::Cache;
 use crate::storage::compaction;
 use crate::verbs::Call;
 
+/// By which schema and at which level a request was handled: who sees these does not hold back by itself.
+const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -65,13 +71,17 @@ pub struct Options {
     pub address: String,
     /// A longer body is refused.
     pub body_bytes_max: usize,
-    /// So many requests that read are handled at a time,
+    /// So many seats for requests there are, shared out by flow control: those of requests that read,
     pub reads_max: usize,
-    /// and this many that write.
+    /// and those of requests that write.
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
-    /// A client has this long for its certificates, and then for the head of each request.
+    /// At most this many connections are open, and a few of administrators and nodes.
+    pub connections_max: usize,
+    /// A client has this long until its first request,
+    pub first_request_timeout: Duration,
+    /// and this long for its certificates, and then for the head of each request.
     pub head_timeout: Duration,
     /// A client that takes nothing of what it is sent for this long is cut off.
     pub write_timeout: Duration,
@@ -105,6 +115,8 @@ impl Default for Options {
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            connections_max: 10_000,
+            first_request_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
@@ -132,15 +144,23 @@ pub struct Server {
     pub(crate) authenticator: Authenticator,
     impersonation: impersonation::Memory,
     openapi: OnceLock<OpenApi>,
-    reads: Semaphore,
-    writes: Semaphore,
+    flow: Arc<FlowControl>,
     stopping: watch::Sender<bool>,
 }
 
 /// A request that is being handled.
-struct Seat<'s> {
-    _permit: tokio::sync::SemaphorePermit<'s>,
+struct Seat {
+    _seat: flow_control::Seat,
     _counted: Counted,
+}
+
+/// A request as flow control sees it.
+struct Flow<'a> {
+    asked: flow_control::Request<'a>,
+    schema: Option<&'a Arc<flow_control::Schema>>,
+    query: &'a Query,
+    labels: &'a Labels,
+    writes: bool,
 }
 
 /// Tells when the server stops.
@@ -186,17 +206,20 @@ impl Server {
         let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
+        let metrics = Metrics::new(options.features);
+        let seats = options.reads_max.saturating_add(options.writes_max);
+        let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
+        flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
-            metrics: Metrics::new(options.features),
+            metrics,
+            flow,
             components: components::Components::default(),
             openapi: OnceLock::new(),
-            reads: Semaphore::new(options.reads_max),
-            writes: Semaphore::new(options.writes_max),
             stopping,
             store,
             cache,
@@ -262,7 +285,8 @@ impl Server {
             Route::Other => None,
         };
         let labels = self.labels_of(&parts.method, target.as_deref());
-        let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
+        let mut schema = None;
+        let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels, &mut schema).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if negotiation::wants_protobuf(&parts.headers) {
             answer = answer.into_protobuf();
@@ -279,6 +303,10 @@ impl Server {
         if is_head {
             *response.body_mut() = Body::empty();
         }
+        if let Some(schema) = schema {
+            response.headers_mut().insert(FLOW_SCHEMA_UID, schema.uid.clone());
+            response.headers_mut().insert(PRIORITY_LEVEL_UID, schema.level_uid.clone());
+        }
         compress(&parts.headers, response)
     }
 
@@ -290,16 +318,28 @@ impl Server {
         target: Option<&Target>,
         certificate: Option<&User>,
         labels: &Labels,
+        schema: &mut Option<Arc<flow_control::Schema>>,
     ) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let mut user = self.authenticate(&parts.headers, certificate).await?;
+        if let Some(connection) = parts.extensions.get::<Arc<connections::Tracked>>()
+            && !connection.identify(&user, Instant::now())
+        {
+            self.metrics.refused(labels);
+            return Ok(too_many_requests().with_header(http::header::CONNECTION, "close"));
+        }
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
             user = self.impersonate(parts, target, &user, &wanted).await?;
         }
-        let work = warnings::collect(self.routed(parts, body, query, target, &user, labels));
+        let verb = flow_control::verb_of(target.and_then(|target| target.verb), &parts.method);
+        let asked = flow_control::Request { user: &user, verb: &verb, target, path: parts.uri.path() };
+        *schema = self.flow.classify(&asked);
+        let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
+        let flow = Flow { asked, schema: schema.as_ref(), query, labels, writes };
+        let work = warnings::collect(self.routed(parts, body, &flow));
         match tokio::time::timeout(self.options.request_timeout, work).await {
             Ok((result, warnings)) => Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings)),
             Err(_) => {
@@ -309,17 +349,22 @@ impl Server {
         }
     }
 
-    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if all
-    /// are taken. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
-    fn seat(&self, method: &http::Method, labels: &Labels) -> std::result::Result<Seat<'_>, Answer> {
-        let writes = !matches!(*method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
-        let (seats, kind) = if writes { (&self.writes, "mutating") } else { (&self.reads, "readOnly") };
-        match seats.try_acquire() {
-            Ok(permit) => Ok(Seat { _permit: permit, _counted: self.metrics.in_flight(kind) }),
-            Err(_) => {
-                self.metrics.refused(labels);
-                let text = "Too many requests, please try again later.\n";
-                Err(Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1"))
+    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if none
+    /// comes free. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
+    async fn seat(&self, flow: &Flow<'_>, resource: Option<&Resource>) -> std::result::Result<Seat, Answer> {
+        let size = |_: &Target| resource.map(|it| self.cache.resource(&it.prefix()).size()).unwrap_or_default();
+        let seat = match flow.schema {
+            Some(schema) => self.flow.seat(schema, &flow.asked, flow.query, size).await,
+            None => None,
+        };
+        match seat {
+            Some(seat) => {
+                let kind = if flow.writes { "mutating" } else { "readOnly" };
+                Ok(Seat { _seat: seat, _counted: self.metrics.in_flight(kind) })
+            }
+            None => {
+                self.metrics.refused(flow.labels);
+                Err(too_many_requests())
             }
         }
     }
@@ -365,24 +410,15 @@ impl Server {
         }
     }
 
-    async fn routed<B>(
-        self: &Arc<Self>,
-        parts: &http::request::Parts,
-        body: B,
-        query: &Query,
-        target: Option<&Target>,
-        user: &User,
-        labels: &Labels,
-    ) -> Result<Answer>
+    async fn routed<B>(self: &Arc<Self>, parts: &http::request::Parts, body: B, flow: &Flow<'_>) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(target) = target else {
-            let is_health = matches!(parts.uri.path(), "/healthz" | "/livez" | "/readyz");
-            let _seat = match self.seat(&parts.method, labels) {
-                Ok(seat) => Some(seat),
-                Err(_) if is_health => None,
+        let (query, user) = (flow.query, flow.asked.user);
+        let Some(target) = flow.asked.target else {
+            let _seat = match self.seat(flow, None).await {
+                Ok(seat) => seat,
                 Err(refused) => return Ok(refused),
             };
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
@@ -430,9 +466,8 @@ impl Server {
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
-        let _seat = match self.seat(&parts.method, labels) {
-            Ok(seat) => Some(seat),
-            Err(_) if verb == Verb::Watch => None,
+        let _seat = match self.seat(flow, Some(resource)).await {
+            Ok(seat) => seat,
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
@@ -510,6 +545,12 @@ impl Server {
 fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
     let verb = target.and_then(|target| target.verb);
     verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
+}
+
+/// The answer to whom there is no seat for.
+fn too_many_requests() -> Answer {
+    let text = "Too many requests, please try again later.\n";
+    Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1")
 }
 
 /// Paths that lead nowhere get no `Status`.

@@ -16,6 +16,7 @@ mod authorization;
 mod cbor;
 mod custom_resources;
 mod details;
+mod flow_control;
 mod hostile;
 mod identity;
 mod nodes;

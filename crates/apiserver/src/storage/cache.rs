@@ -68,6 +68,8 @@ pub struct ResourceCache {
 
 struct State {
     objects: BTreeMap<Arc<str>, Arc<Served>>,
+    /// What the texts of the objects take.
+    bytes: usize,
     changes: Changes,
     /// Made when it is first asked.
     index: Option<Index>,
@@ -127,7 +129,7 @@ impl Cache {
         });
         for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
-            resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
+            resource.write().set_objects(objects);
         }
         cache.progress.read().unwrap_or_else(PoisonError::into_inner).reach(current);
         while cache.revision() < current {
@@ -151,8 +153,7 @@ impl Cache {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         for (prefix, resource) in resources.iter() {
             let mut state = resource.state.write().unwrap_or_else(PoisonError::into_inner);
-            state.objects = objects.remove(prefix).unwrap_or_default();
-            state.index = None;
+            state.set_objects(objects.remove(prefix).unwrap_or_default());
             let sequence = state.changes.restart(revision);
             state.mailboxes.lose_all();
             drop(state);
@@ -302,9 +303,17 @@ fn prefix_of(key: &str) -> &str {
     key.get(..end).unwrap_or(key)
 }
 
+impl State {
+    fn set_objects(&mut self, objects: BTreeMap<Arc<str>, Arc<Served>>) {
+        self.bytes = objects.values().map(|object| object.json.len()).fold(0, usize::saturating_add);
+        self.objects = objects;
+        self.index = None;
+    }
+}
+
 impl ResourceCache {
     fn new(prefix: &str, changes: Changes) -> Self {
-        let state = State { objects: BTreeMap::new(), changes, index: None, mailboxes: Mailboxes::default() };
+        let state = State { objects: BTreeMap::new(), bytes: 0, changes, index: None, mailboxes: Mailboxes::default() };
         Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed: Indexed::of(prefix) }
     }
 
@@ -334,6 +343,8 @@ impl ResourceCache {
             Some(served) => state.objects.insert(event.key.clone(), served.clone()),
             None => state.objects.remove(&event.key),
         };
+        let texts = |object: Option<&Arc<Served>>| object.map_or(0, |object| object.json.len());
+        state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
         if let Some(index) = &mut state.index {
             index.changed(&event.key, previous.as_deref(), served.as_deref());
         }
@@ -382,6 +393,14 @@ impl ResourceCache {
     #[must_use]
     pub fn newest(&self) -> Revision {
         self.read().changes.newest()
+    }
+
+    /// How many objects there are, and how many bytes of text they have.
+    #[must_use]
+    pub fn size(&self) -> (u64, u64) {
+        let state = self.read();
+        let number = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        (number(state.objects.len()), number(state.bytes))
     }
 
     /// How many objects there are.

@@ -3,6 +3,7 @@
 //! Follows Kubernetes' `pkg/printers/internalversion`; what is not shown is `<none>`, what is not known `<unknown>`.
 
 mod core;
+mod flow;
 mod network;
 mod nodes;
 pub(super) mod others;
@@ -78,6 +79,8 @@ pub(super) fn of(resource: &Resource) -> Printer {
         ("batch", "cronjobs") => workloads::CRON_JOBS,
         ("policy", "poddisruptionbudgets") => policy::BUDGETS,
         ("scheduling.k8s.io", "priorityclasses") => policy::PRIORITY_CLASSES,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow::SCHEMAS,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow::LEVELS,
         ("coordination.k8s.io", "leases") => policy::LEASES,
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => policy::BINDINGS,
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => policy::CREATED,
