@@ -32,6 +32,7 @@ use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
+use crate::http::listing::{Listing, Makers, Ready, heavy};
 use crate::http::negotiation;
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
@@ -48,10 +49,14 @@ use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
 use crate::storage::compaction;
 use crate::verbs::Call;
+use crate::verbs::watch::memory::Memory;
 
 /// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// To read and check a longer body takes a while.
+const HEAVY_BODY: usize = 256 << 10;
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -89,6 +94,8 @@ pub struct Options {
     pub event_ttl: Duration,
     /// What the last changes, which watchers can go on from, may take in memory.
     pub watch_history_bytes_max: usize,
+    /// What watches may hold in memory for clients that have not read it yet.
+    pub watch_bytes_max: usize,
     /// What the health checks call the store.
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
@@ -121,6 +128,7 @@ impl Default for Options {
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
             watch_history_bytes_max: 256 << 20,
+            watch_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
             node_fleet: false,
@@ -145,6 +153,8 @@ pub struct Server {
     impersonation: impersonation::Memory,
     openapi: OnceLock<OpenApi>,
     flow: Arc<FlowControl>,
+    makers: Makers,
+    pub(crate) watch_memory: Arc<Memory>,
     stopping: watch::Sender<bool>,
 }
 
@@ -218,6 +228,8 @@ impl Server {
             customs,
             metrics,
             flow,
+            makers: Makers::new(options.request_timeout),
+            watch_memory: Memory::new(options.watch_bytes_max),
             components: components::Components::default(),
             openapi: OnceLock::new(),
             stopping,
@@ -288,14 +300,27 @@ impl Server {
         let mut schema = None;
         let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels, &mut schema).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
-        if negotiation::wants_protobuf(&parts.headers) {
-            answer = answer.into_protobuf();
-        }
-        if wants_cbor {
-            answer = cbor::leave(answer);
-        }
-        if parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers) {
-            answer = answer.into_yaml();
+        let wants_protobuf = negotiation::wants_protobuf(&parts.headers);
+        let wants_yaml = parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers);
+        if wants_protobuf || wants_cbor || wants_yaml {
+            let convert = move |mut answer: Answer| {
+                if wants_protobuf {
+                    answer = answer.into_protobuf();
+                }
+                if wants_cbor {
+                    answer = cbor::leave(answer);
+                }
+                if wants_yaml {
+                    answer = answer.into_yaml();
+                }
+                answer
+            };
+            answer = if answer.body.is_long() && answer.content_type == "application/json" {
+                let failed = || Failure::new(500, "InternalError", "the answer could not be made").into();
+                self.makers.run(move || convert(answer)).await.unwrap_or_else(failed)
+            } else {
+                convert(answer)
+            };
         }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
@@ -307,7 +332,13 @@ impl Server {
             response.headers_mut().insert(FLOW_SCHEMA_UID, schema.uid.clone());
             response.headers_mut().insert(PRIORITY_LEVEL_UID, schema.level_uid.clone());
         }
-        compress(&parts.headers, response)
+        let mut response = compress(&parts.headers, response);
+        if matches!(response.body(), Body::Listing(_))
+            && let Body::Listing(listing) = std::mem::replace(response.body_mut(), Body::empty())
+        {
+            *response.body_mut() = Body::Listed(self.makers.start(*listing));
+        }
+        response
     }
 
     async fn limited<B>(
@@ -466,12 +497,24 @@ impl Server {
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
-        let _seat = match self.seat(flow, Some(resource)).await {
+        let seat = match self.seat(flow, Some(resource)).await {
             Ok(seat) => seat,
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
-        let answer = call.run(verb).await;
+        let mut answer = if call.body.len() > HEAVY_BODY {
+            let _turn = self.makers.turn().await;
+            let handle = tokio::runtime::Handle::current();
+            match handle.runtime_flavor() {
+                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(call.run(verb))),
+                _ => call.run(verb).await,
+            }
+        } else {
+            call.run(verb).await
+        };
+        if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
+            listing.hold(seat);
+        }
         match deprecation {
             Some(warning) => Ok(answer.unwrap_or_else(Answer::from).with_warnings(vec![warning])),
             None => answer,
@@ -598,30 +641,27 @@ fn method_label(method: &http::Method) -> &'static str {
 const COMPRESS_MIN: usize = 128 << 10;
 
 fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response<Body> {
-    use std::io::Write as _;
     let accepts = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     let accepts = accepts.is_some_and(|value| value.split(',').any(|it| it.trim().starts_with("gzip")));
-    if !accepts || response.body().len().is_none_or(|length| length < COMPRESS_MIN) {
+    let length = match response.body() {
+        Body::Listing(listing) => listing.bytes,
+        body => body.len().unwrap_or_default(),
+    };
+    if !accepts || length < COMPRESS_MIN {
         return response;
     }
-    let pieces = match std::mem::replace(response.body_mut(), Body::empty()) {
-        Body::Full(bytes) => [bytes].into(),
-        Body::Pieces(pieces) => pieces,
-        stream @ (Body::Stream(_) | Body::Written(..)) => {
-            *response.body_mut() = stream;
+    let mut listing = match std::mem::replace(response.body_mut(), Body::empty()) {
+        Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
+        Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
+        Body::Listing(listing) => listing,
+        other => {
+            *response.body_mut() = other;
             return response;
         }
     };
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let written = pieces.iter().try_for_each(|piece| encoder.write_all(piece)).and_then(|()| encoder.finish());
-    match written {
-        Ok(bytes) => {
-            *response.body_mut() = bytes.into();
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            let vary = HeaderValue::from_static("Accept-Encoding");
-            response.headers_mut().insert(http::header::VARY, vary);
-        }
-        Err(_) => *response.body_mut() = Body::Pieces(pieces),
-    }
+    listing.compress();
+    *response.body_mut() = Body::Listing(listing);
+    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    response.headers_mut().insert(http::header::VARY, HeaderValue::from_static("Accept-Encoding"));
     response
 }

@@ -11,7 +11,7 @@ mod read;
 mod reviews;
 mod subresources;
 mod update;
-mod watch;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 
@@ -255,15 +255,7 @@ impl Call<'_> {
 
     /// Turns a stored document into the version that the client speaks, in its normal form.
     fn convert(&self, value: &mut Value) {
-        if conversion::is_stored(self.resource, &self.target.version) {
-            return;
-        }
-        conversion::from_stored(self.resource, &self.target.version, value);
-        let normal = self.resource.object_type(&self.target.version);
-        let normal = normal.and_then(|of| api::types::decode(of, value).ok());
-        if let Some(normal) = normal {
-            *value = normal.value;
-        }
+        convert(self.resource, &self.target.version, value);
     }
 
     /// The answer that shows one object in the form that was asked for.
@@ -298,6 +290,18 @@ impl Call<'_> {
                 Ok(Answer::json(code, &object))
             }
         }
+    }
+}
+
+/// Turns a stored document into a version, in its normal form.
+fn convert(resource: &'static Resource, version: &str, value: &mut Value) {
+    if conversion::is_stored(resource, version) {
+        return;
+    }
+    conversion::from_stored(resource, version, value);
+    let normal = resource.object_type(version).and_then(|of| api::types::decode(of, value).ok());
+    if let Some(normal) = normal {
+        *value = normal.value;
     }
 }
 

@@ -135,9 +135,9 @@ async fn who_finds_no_seat_is_told_to_come_back_and_others_go_on() {
         assert_eq!((*status, retry.as_deref()), (429, Some("1")));
         assert_eq!(body, "Too many requests, please try again later.\n");
     }
-    let metrics =
-        cluster.0.handle(Request::builder().uri("/metrics").body(Full::new(Bytes::new())).unwrap(), Some(&admin()));
-    let metrics = metrics.await.into_body().collect().await.unwrap().to_bytes();
+    let request = Request::builder().uri("/metrics").body(Full::new(Bytes::new())).unwrap();
+    let metrics = cluster.0.handle(request, Some(&admin())).await;
+    let metrics = metrics.into_body().collect().await.unwrap().to_bytes();
     let metrics = String::from_utf8_lossy(&metrics);
     for line in [
         "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"jane\",priority_level=\"narrow\",reason=\"concurrency-limit\"}",

@@ -25,6 +25,7 @@ mod patches;
 mod replay;
 mod replicas;
 mod services;
+mod siege;
 mod soak;
 
 #[path = "support/cluster.rs"]

@@ -8,7 +8,7 @@ mod rows;
 use api::json::{Object, Value};
 
 use self::printers::Printer;
-pub(crate) use self::rows::of_stored;
+pub(crate) use self::rows::{Rows, sort};
 use crate::clock;
 use crate::custom::serving::Serving;
 use crate::custom::tables as custom_tables;
@@ -42,6 +42,11 @@ pub(crate) fn of_list(
     let rows: Vec<Value> =
         objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
     Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+}
+
+/// The table of no objects.
+pub(crate) fn empty(resource: &Resource, version: &str, metadata: Object) -> Value {
+    table(version, metadata, Some(&printers::of(resource)), Vec::new())
 }
 
 /// The table of a Scale.

@@ -3,6 +3,8 @@
 //! A task per watch reads its place in the cache's list of changes and hands lines to the connection, a few at a time: a
 //! client that does not read stops the task, and loses its place if it stays away for too long.
 
+pub(crate) mod memory;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use crate::objects::conversion;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, Snapshot, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, Found, TooOld, event_line};
 use crate::storage::stored::Served;
 
 /// This many batches wait for the connection: what a client does not read is in memory once for each watch.
@@ -73,6 +75,10 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(u64::MAX),
         _ => 1800_u64.saturating_add(crate::random::below(1800)),
     };
+    let Some(share) = call.server.watch_memory.share(call.user) else {
+        let failure = Failure::new(429, "TooManyRequests", "too many watches, please try again later");
+        return Err(failure.with_detail("retryAfterSeconds", 1_i64));
+    };
     let cache = call.cache();
     let interest = call.interest(&selection);
     let (snapshot, follower) = if initial {
@@ -93,6 +99,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         accepted: call.accepted.clone(),
         range: call.range(),
         selection,
+        share,
         sender,
         after,
         progress: 0,
@@ -129,6 +136,7 @@ struct Watcher {
     accepted: Accepted,
     range: String,
     selection: Selection,
+    share: memory::Share,
     sender: mpsc::Sender<Bytes>,
     /// Changes up to here are known to the client.
     after: Revision,
@@ -144,6 +152,10 @@ impl Watcher {
         if bytes.is_empty() {
             return Some(());
         }
+        let Some(bytes) = self.share.charge(bytes).await else {
+            self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+            return None;
+        };
         self.sender.send(bytes).await.ok()
     }
 
@@ -154,9 +166,9 @@ impl Watcher {
         self.send(line).await;
     }
 
-    async fn send_initial(&mut self, snapshot: Snapshot, marks_end: bool) -> Option<()> {
+    async fn send_initial(&mut self, mut snapshot: Found, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
-        for (key, object) in snapshot.objects {
+        while let Some((key, object)) = snapshot.objects.next_entry() {
             if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
                 continue;
             }
