@@ -179,7 +179,10 @@ mod tests {
 
     #[test]
     fn a_schema_says_whether_its_level_exists() {
-        let schema = built_in(SCHEMAS).into_iter().find(|it| metadata::text(it, "name") == "probes").unwrap();
+        let mut schema = built_in(SCHEMAS).into_iter().find(|it| metadata::text(it, "name") == "probes").unwrap();
+        schema.as_object_mut().unwrap().insert("kind", "FlowSchema");
+        schema.as_object_mut().unwrap().insert("apiVersion", "flowcontrol.apiserver.k8s.io/v1");
+        let schema = normal(row(SCHEMAS).unwrap(), schema);
         let found = with_status(&schema, |_| true, "2026-01-01T00:00:00Z").unwrap();
         assert_eq!(found.at(&["status", "conditions"]).unwrap().as_array().unwrap().len(), 1);
         assert_eq!(with_status(&found, |_| true, "2026-01-01T00:00:01Z"), None);

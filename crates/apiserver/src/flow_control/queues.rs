@@ -84,7 +84,7 @@ pub(super) struct Queues {
     seats_waiting: u64,
     /// Queues in which somebody waits or from which somebody runs; the others need no memory.
     active: HashMap<u64, Queue>,
-    /// Those in which somebody waits.
+    /// Those in which somebody waits; the one that was served last stands last.
     occupied: Vec<u64>,
     virtual_time: f64,
     last_time: Instant,
@@ -168,6 +168,8 @@ impl Queues {
             return Arrival::Runs(self.start(now, None, seats));
         }
         let chosen = self.choose(flow);
+        let id = self.next_id;
+        self.next_id = self.next_id.saturating_add(1);
         if self.occupied.is_empty() && self.has_room_for(seats) {
             return Arrival::Runs(self.start(now, Some(chosen), seats));
         }
@@ -179,8 +181,6 @@ impl Queues {
             return Arrival::Refused(Refusal::QueueFull);
         }
         let (sender, ticket) = oneshot::channel();
-        let id = self.next_id;
-        self.next_id = self.next_id.saturating_add(1);
         if queue.waiting.is_empty() {
             self.occupied.push(chosen);
         }
@@ -280,6 +280,10 @@ impl Queues {
             let ticket = self.start(now, Some(place), seats);
             self.bound_next_start(place);
             self.forget_if_idle(place);
+            if let Some(at) = self.occupied.iter().position(|it| *it == place) {
+                self.occupied.remove(at);
+                self.occupied.push(place);
+            }
             if waiting.ticket.send(ticket).is_err() {
                 // Nobody waits any more.
                 self.release(now, ticket);
@@ -287,7 +291,7 @@ impl Queues {
         }
     }
 
-    /// The queue whose oldest request would end first.
+    /// The queue whose oldest request would end first; of several, the one that was not served for longest.
     fn next_queue(&self) -> Option<u64> {
         let end = |place: &u64| {
             let queue = self.active.get(place)?;

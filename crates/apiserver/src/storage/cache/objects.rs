@@ -167,7 +167,8 @@ mod tests {
     use super::*;
 
     fn object(revision: u64) -> Arc<Served> {
-        let mut document = api::json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": "n"}});
+        let mut document =
+            api::json!({"kind": "K", "apiVersion": "v1", "metadata": {"creationTimestamp": null, "name": "n"}});
         let bytes = crate::storage::stored::encode(&mut document).unwrap();
         Arc::new(Served::new(&bytes, revision).unwrap())
     }
