@@ -19,6 +19,7 @@ mod details;
 mod flow_control;
 mod hostile;
 mod identity;
+mod long_lists;
 mod nodes;
 mod over_network;
 mod patches;
