@@ -115,12 +115,12 @@ impl FlowControl {
     ) -> Option<Seat> {
         let level = &schema.level;
         if level.is_exempt {
-            return Some(Seat::new(schema.clone(), None, 1, Instant::now()));
+            return Some(Seat::new(schema.clone(), None, 1, now()));
         }
         let size = || request.target.map(&size).unwrap_or_default();
         let seats = width::seats(request.target, query, level.seats_max.load(Ordering::Relaxed), size);
         let flow = self.hasher.hash_one((schema.name.as_str(), schema.matcher.flow(request)));
-        let arrived = Instant::now();
+        let arrived = now();
         let arrival = level.queues().arrive(arrived, flow, seats);
         let metrics = &schema.metrics;
         #[expect(clippy::cast_precision_loss, reason = "both are small")]
@@ -143,14 +143,14 @@ impl FlowControl {
         };
         let mut waiting = Waiting::new(schema.clone(), place, seats);
         let ticket = tokio::time::timeout(self.wait_max, waiting.turn()).await;
-        let waited = arrived.elapsed();
+        let waited = now().saturating_duration_since(arrived);
         let Some(ticket) = ticket.ok().flatten() else {
             metrics.waited_in_vain.observe_duration(waited);
             self.refuse(schema, Refusal::TimeOut);
             return None;
         };
         metrics.waited.observe_duration(waited);
-        Some(Seat::new(schema.clone(), Some(ticket), seats, Instant::now()))
+        Some(Seat::new(schema.clone(), Some(ticket), seats, now()))
     }
 
     fn refuse(&self, schema: &Schema, refusal: Refusal) {
@@ -221,6 +221,11 @@ impl FlowControl {
     }
 }
 
+/// The time, which tests can stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// The part of a level's seats that one request may take.
 const SEATS_MAX_PART: f64 = 0.15;
 
@@ -245,7 +250,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let now = now();
         let metrics = &self.schema.metrics;
         metrics.executing.add(-1);
         metrics.executing_seats.add(i64::try_from(self.seats).map_or(i64::MIN, i64::wrapping_neg));
@@ -276,7 +281,7 @@ impl Drop for Waiting {
         metrics.in_queue.add(-1);
         metrics.seats_in_queue.add(i64::try_from(self.seats).map_or(i64::MIN, i64::wrapping_neg));
         let Some(mut place) = self.place.take() else { return };
-        let now = Instant::now();
+        let now = now();
         let mut queues = self.schema.level.queues();
         queues.give_up(now, &place);
         // The turn may have come while nobody looked.

@@ -47,8 +47,10 @@ impl Siege {
         !self.over.load(Ordering::Relaxed)
     }
 
-    fn count(&self, kind: usize) {
+    /// Counts a step of an attack; false if it is over.
+    fn goes_on(&self, kind: usize) -> bool {
         self.attacked[kind].fetch_add(1, Ordering::Relaxed);
+        self.attacks.load(Ordering::Relaxed)
     }
 
     /// Connections that say nothing, before and after the handshake.
@@ -57,7 +59,7 @@ impl Siege {
             let mut held = Vec::new();
             for _ in 0..100 {
                 held.extend(tokio::net::TcpStream::connect(self.network.address()).await);
-                self.count(0);
+                self.goes_on(0);
             }
             let tls = self.network.stream_with(None).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -77,7 +79,7 @@ impl Siege {
                 );
                 if stream.write_all(head.as_bytes()).await.is_ok() {
                     held.push(stream);
-                    self.count(1);
+                    self.goes_on(1);
                 }
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -104,7 +106,9 @@ impl Siege {
                 while frames < 20 && matches!(body.frame().await, Some(Ok(_))) {
                     frames += 1;
                 }
-                self.count(2);
+                if !self.goes_on(2) {
+                    break;
+                }
             }
         }
     }
@@ -120,7 +124,9 @@ impl Siege {
                     Ok(answer) => held.push(answer.into_body()),
                     Err(_) => break,
                 }
-                self.count(3);
+                if !self.goes_on(3) {
+                    break;
+                }
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -135,7 +141,9 @@ impl Siege {
                 let who = if number % 2 == 0 { MALLORY } else { NOBODY };
                 let Ok(answer) = connection.try_send("GET", &path, &[who], &Value::Null).await else { break };
                 let _ = answer.into_body().collect().await;
-                self.count(4);
+                if !self.goes_on(4) {
+                    break;
+                }
             }
         }
     }
@@ -151,7 +159,7 @@ impl Siege {
             let headers = [("content-type", "application/merge-patch+json")];
             let answer = connection.send("PATCH", path, &headers, &body).await;
             assert_eq!(answer.status(), 200);
-            self.count(5);
+            self.goes_on(5);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -6,7 +6,7 @@ use crate::identity::User;
 fn flow(seats: usize) -> Arc<FlowControl> {
     let flow = Arc::new(FlowControl::new(seats, Duration::from_secs(60), &Registry::new()));
     let (levels, schemas) = (objects::built_in(objects::LEVELS), objects::built_in(objects::SCHEMAS));
-    flow.configure(&Configuration::of(&levels, &schemas), Instant::now());
+    flow.configure(&Configuration::of(&levels, &schemas), now());
     flow
 }
 
@@ -120,7 +120,7 @@ async fn a_level_that_is_changed_keeps_who_is_in_it() {
     let user = User::authenticated("jane", &[]);
     let held = seat(&flow, &user, "/version").await.unwrap();
     let (levels, schemas) = (objects::built_in(objects::LEVELS), objects::built_in(objects::SCHEMAS));
-    flow.configure(&Configuration::of(&levels, &schemas), Instant::now());
+    flow.configure(&Configuration::of(&levels, &schemas), now());
     let level = flow.levels.lock().unwrap().iter().find(|it| it.name == "global-default").cloned().unwrap();
     assert_eq!(level.queues().seats_in_use(), 1);
     drop(held);
