@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use api::features::{Features, Gate};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderName, HeaderValue};
+use http::header::HeaderName;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
@@ -32,7 +32,8 @@ use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
-use crate::http::listing::{Listing, Makers, Ready, heavy};
+use crate::http::compression::compress;
+use crate::http::listing::{Makers, heavy};
 use crate::http::negotiation;
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
@@ -635,33 +636,4 @@ fn method_label(method: &http::Method) -> &'static str {
         "TRACE" => "TRACE",
         _ => "other",
     }
-}
-
-/// Longer answers are compressed if the client takes it.
-const COMPRESS_MIN: usize = 128 << 10;
-
-fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response<Body> {
-    let accepts = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    let accepts = accepts.is_some_and(|value| value.split(',').any(|it| it.trim().starts_with("gzip")));
-    let length = match response.body() {
-        Body::Listing(listing) => listing.bytes,
-        body => body.len().unwrap_or_default(),
-    };
-    if !accepts || length < COMPRESS_MIN {
-        return response;
-    }
-    let mut listing = match std::mem::replace(response.body_mut(), Body::empty()) {
-        Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
-        Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
-        Body::Listing(listing) => listing,
-        other => {
-            *response.body_mut() = other;
-            return response;
-        }
-    };
-    listing.compress();
-    *response.body_mut() = Body::Listing(listing);
-    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    response.headers_mut().insert(http::header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    response
 }

@@ -196,10 +196,14 @@ impl Queues {
 
     /// Of the queues that a flow is dealt, the one with the least work; among equals another one each time.
     fn choose(&self, flow: u64) -> u64 {
-        let hand = deal(flow, self.shape.queues, self.shape.hand);
+        let (cards, count) = deal(flow, self.shape.queues, self.shape.hand);
+        let hand = cards.get(..count).unwrap_or_default();
+        let offset = usize::try_from(self.next_id).unwrap_or_default().checked_rem(count).unwrap_or_default();
+        if self.occupied.is_empty() {
+            return hand.get(offset).copied().unwrap_or_default();
+        }
         let work = |queue: &u64| self.active.get(queue).map_or(0, |it| it.seats_waiting);
-        let offset = usize::try_from(self.next_id).unwrap_or_default().checked_rem(hand.len()).unwrap_or_default();
-        let (before, after) = hand.split_at(offset);
+        let (before, after) = hand.split_at_checked(offset).unwrap_or((&[], hand));
         after.iter().chain(before).min_by_key(|queue| work(queue)).copied().unwrap_or_default()
     }
 
@@ -326,25 +330,30 @@ impl Queues {
     }
 }
 
-/// Deals distinct cards of a deck by a number, as from a shuffled one.
-fn deal(flow: u64, deck: u64, hand: u64) -> Vec<u64> {
+/// No hand is bigger: a hash has not enough bits for that.
+const HAND_MAX: usize = 16;
+
+/// Deals distinct cards of a deck by a number, as from a shuffled one; and how many there are.
+fn deal(flow: u64, deck: u64, hand: u64) -> ([u64; HAND_MAX], usize) {
+    let count = usize::try_from(hand.min(deck)).unwrap_or(HAND_MAX).min(HAND_MAX);
     let mut rest = flow;
-    let mut cards: Vec<u64> = Vec::new();
-    for dealt in 0..hand.min(deck) {
-        let left = deck.saturating_sub(dealt);
-        let mut card = rest.checked_rem(left).unwrap_or_default();
+    // Each is a place among the cards that are left.
+    let mut places = [0; HAND_MAX];
+    let mut left = deck;
+    for place in places.iter_mut().take(count) {
+        *place = rest.checked_rem(left).unwrap_or_default();
         rest = rest.checked_div(left).unwrap_or_default();
-        // The card is one of those left: it moves up by each lower one that is gone.
-        let mut gone = cards.clone();
-        gone.sort_unstable();
-        for lower in gone {
-            if card >= lower {
-                card = card.saturating_add(1);
+        left = left.saturating_sub(1);
+    }
+    let mut cards = places;
+    for (at, card) in cards.iter_mut().enumerate().take(count) {
+        for earlier in places.iter().take(at).rev() {
+            if *card >= *earlier {
+                *card = card.saturating_add(1);
             }
         }
-        cards.push(card);
     }
-    cards
+    (cards, count)
 }
 
 #[cfg(test)]

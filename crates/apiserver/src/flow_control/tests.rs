@@ -1,3 +1,5 @@
+//! The built-in objects at work: who belongs where, and what a flood does to others.
+
 use super::*;
 use crate::http::request::{Route, route};
 use crate::identity::User;
