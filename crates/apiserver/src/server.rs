@@ -165,6 +165,13 @@ struct Seat {
     _counted: Counted,
 }
 
+/// What a request is about.
+struct Asked<'a> {
+    query: &'a Query,
+    target: Option<&'a Target>,
+    labels: &'a Labels,
+}
+
 /// A request as flow control sees it.
 struct Flow<'a> {
     asked: flow_control::Request<'a>,
@@ -299,7 +306,8 @@ impl Server {
         };
         let labels = self.labels_of(&parts.method, target.as_deref());
         let mut schema = None;
-        let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels, &mut schema).await;
+        let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
+        let answer = self.limited(&parts, body, &asked, certificate, &mut schema).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         let wants_protobuf = negotiation::wants_protobuf(&parts.headers);
         let wants_yaml = parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers);
@@ -346,16 +354,15 @@ impl Server {
         self: &Arc<Self>,
         parts: &http::request::Parts,
         body: B,
-        query: &Query,
-        target: Option<&Target>,
+        asked: &Asked<'_>,
         certificate: Option<&User>,
-        labels: &Labels,
         schema: &mut Option<Arc<flow_control::Schema>>,
     ) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let Asked { query, target, labels } = *asked;
         let mut user = self.authenticate(&parts.headers, certificate).await?;
         if let Some(connection) = parts.extensions.get::<Arc<connections::Tracked>>()
             && !connection.identify(&user, Instant::now())

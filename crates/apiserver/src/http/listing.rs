@@ -251,7 +251,10 @@ impl Reader {
         }
         if self.seat.is_some() {
             match tokio::time::timeout(SLOW_AFTER, self.sender.reserve()).await {
-                Ok(room) => return Some(room.ok()?.send(Piece::Bytes(bytes))),
+                Ok(room) => {
+                    room.ok()?.send(Piece::Bytes(bytes));
+                    return Some(());
+                }
                 Err(_) => {
                     self.seat = None;
                     self._slow = Some(self.slow.clone().try_acquire_owned().ok()?);
