@@ -314,7 +314,7 @@ mod tests {
                 return None;
             }
             let (number, made) = (self.next, self.made.clone());
-            self.next += 1;
+            self.next = self.next.saturating_add(1);
             Some(Box::new(move || {
                 made.fetch_add(1, Ordering::Relaxed);
                 Made { bytes: format!(",{number}").into(), items: Some(1) }

@@ -47,7 +47,7 @@ impl Level {
 
     /// The one that has run longest ends.
     fn end_one(&mut self) -> u64 {
-        self.now += Duration::from_millis(10);
+        self.now = self.now.checked_add(Duration::from_millis(10)).unwrap();
         let (flow, ticket) = self.running.remove(0);
         self.queues.leave(self.now, ticket);
         self.collect();
@@ -56,7 +56,7 @@ impl Level {
 
     /// All that run end.
     fn end_all(&mut self) -> Vec<u64> {
-        self.now += Duration::from_millis(10);
+        self.now = self.now.checked_add(Duration::from_millis(10)).unwrap();
         let ended = std::mem::take(&mut self.running);
         for (_, ticket) in &ended {
             self.queues.leave(self.now, *ticket);

@@ -1,9 +1,9 @@
 //! Rows of tables, written straight from the text of the objects: only what their cells need is read.
 
 use api::json::{self, Value};
+use registry::printers::Printer;
 
 use super::conditions;
-use super::printers::{self, Printer};
 use crate::clock;
 use crate::resources::Resource;
 use crate::storage::stored::Served;
@@ -32,7 +32,7 @@ impl Rows {
             "Object" => Include::Object,
             _ => Include::Metadata,
         };
-        let printer = printers::of(call.resource);
+        let printer = call.resource.printer;
         Self { printer, resource: call.resource, include, version: call.accepted.version.clone() }
     }
 
@@ -47,7 +47,7 @@ impl Rows {
         let (before, after) = served.around_managed_fields();
         // What was encoded here can be read again.
         let read = [before, after].concat();
-        let object = json::parse_without(&read, printers::unread(self.resource)).unwrap_or_default();
+        let object = json::parse_without(&read, self.printer.unread).unwrap_or_default();
         let mut row = String::with_capacity(512);
         row.push_str("{\"cells\":");
         json::write_value(&mut row, &Value::Array((self.printer.cells)(&object, clock::now())));

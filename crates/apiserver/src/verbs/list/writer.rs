@@ -14,11 +14,11 @@ use crate::custom::serving::Serving;
 use crate::http::body::Body;
 use crate::http::listing::{Listing, Made, Parts, Work};
 use crate::http::negotiation::Form;
-use crate::objects::conversion;
 use crate::resources::Resource;
 use crate::serving::tables::{self, Rows};
 use crate::storage::cache::View;
 use crate::storage::stored::Served;
+use registry::conversion;
 
 /// A part of a long list is made of about this many bytes of objects,
 const PART_BYTES: usize = 96 << 10;

@@ -2,9 +2,9 @@
 
 use api::json::Value;
 
-use super::{AGE, NAME, Printer, age, condition, int, name, or, text};
+use super::{AGE, NAME, PLAIN, Printer, age, condition, int, name, or, text};
 
-pub(super) const SCHEMAS: Printer = Printer {
+pub(crate) const SCHEMAS: Printer = Printer {
     columns: &[
         NAME,
         text("PriorityLevel", "The priority level of requests that match."),
@@ -23,9 +23,10 @@ pub(super) const SCHEMAS: Printer = Printer {
             condition(it, "Dangling").unwrap_or("?").into(),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const LEVELS: Printer = Printer {
+pub(crate) const LEVELS: Printer = Printer {
     columns: &[
         NAME,
         text("Type", "Whether the level is limited."),
@@ -48,4 +49,5 @@ pub(super) const LEVELS: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
