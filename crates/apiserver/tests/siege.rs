@@ -239,11 +239,19 @@ async fn prepare(network: &Network, objects: usize) {
             "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": []});
         make(&mut admin, roles, role).await;
     }
-    for number in 0..objects {
-        let name = format!("m-{number}");
-        let label = (number % 100).to_string();
-        let body = json!({"metadata": {"name": name, "labels": {"a": label}}, "data": {"k": "v".repeat(800)}});
-        make(&mut admin, MAPS, body).await;
+    let numbers: Vec<usize> = (0..objects).collect();
+    for some in numbers.chunks(100) {
+        let made = some.iter().map(|number| {
+            let label = (number % 100).to_string();
+            let metadata = json!({"name": format!("m-{number}"), "labels": {"a": label}});
+            let mut admin = admin.clone();
+            async move {
+                let body = json!({"metadata": metadata, "data": {"k": "v".repeat(800)}});
+                let (status, answer) = admin.ask("POST", MAPS, &body).await;
+                assert_eq!(status, 201, "{answer}");
+            }
+        });
+        futures::future::join_all(made).await;
     }
 }
 
@@ -264,7 +272,7 @@ fn who_behaves_does_not_notice() {
     let siege =
         Siege { network, attacks: AtomicBool::new(false), over: AtomicBool::new(false), attacked: Default::default() };
     let siege = Arc::new(siege);
-    let objects = if seconds.is_some() { 20_000 } else { 2000 };
+    let objects = if seconds.is_some() { 20_000 } else { 1000 };
     let window = Duration::from_millis(if seconds.is_some() { 5000 } else { 700 });
     let windows = seconds.map_or(4, |seconds| seconds.div_ceil(window.as_secs().max(1)).next_multiple_of(2));
     let (before, highest, after, times) = clients.block_on(async {
