@@ -21,6 +21,7 @@ mod hostile;
 mod identity;
 mod long_lists;
 mod nodes;
+mod operations;
 mod over_network;
 mod patches;
 mod replay;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::http::listing::{Listing, Piece};
+use crate::http::listing::{Listing, Piece, Ready};
 
 /// More bytes are a long body.
 const LONG: usize = 64 << 10;
@@ -61,6 +61,30 @@ impl Body {
             }
             Body::Stream(_) | Body::Written(..) | Body::Listed(_) => None,
         }
+    }
+
+    /// What is held while it is sent, if something is.
+    pub(crate) fn take_held(&mut self) -> Option<Box<dyn Send>> {
+        match self {
+            Body::Listing(listing) => listing.take_held(),
+            _ => None,
+        }
+    }
+
+    /// Holds something while it is sent, if it is long.
+    pub(crate) fn hold(&mut self, held: Box<dyn Send>) {
+        if !self.is_long() {
+            return;
+        }
+        let length = self.len().unwrap_or_default();
+        let mut listing = match std::mem::replace(self, Body::empty()) {
+            Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
+            Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
+            Body::Listing(listing) => listing,
+            other => return *self = other,
+        };
+        listing.hold(held);
+        *self = Body::Listing(listing);
     }
 
     /// Whether it takes a while to do something with all of it.

@@ -88,8 +88,13 @@ impl Listing {
     }
 
     /// Holds something for as long as the client keeps up.
-    pub(crate) fn hold(&mut self, seat: impl Send + 'static) {
-        self.seat = Some(Box::new(seat));
+    pub(crate) fn hold(&mut self, seat: Box<dyn Send>) {
+        self.seat = Some(seat);
+    }
+
+    /// What it holds.
+    pub(crate) fn take_held(&mut self) -> Option<Box<dyn Send>> {
+        self.seat.take()
     }
 
     /// What a part adds to the answer, now that those before it are known.
@@ -377,7 +382,7 @@ mod tests {
     async fn a_slow_client_costs_little_and_not_for_ever() {
         let (mut listing, made) = numbers(1000);
         let seat = Arc::new(());
-        listing.hold(seat.clone());
+        listing.hold(Box::new(seat.clone()));
         let receiver = Makers::new(Duration::from_secs(60)).start(listing);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(made.load(Ordering::Relaxed) <= 2 + AHEAD, "{made:?}");

@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use super::Server;
 use super::connections::{Connections, Tracked, is_essential};
 use super::write_timeout::WriteTimeout;
+use crate::audit::Peer;
 use crate::http::body::Body;
 use crate::identity::{User, subject};
 use crate::serving::certificates::{Bundle, CertificateError};
@@ -125,7 +126,8 @@ pub async fn serve_rotating(
         let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let (server, tls, closing) = (server.clone(), tls.borrow().clone(), closing.subscribe());
         tokio::spawn(async move {
-            if let Err(error) = connection(server, stream, tls, closing, tracked).await {
+            let address = Peer(peer.ip());
+            if let Err(error) = connection(server, stream, address, tls, closing, tracked).await {
                 debug!(err = %error, "Connection ended");
             }
             drop(permit);
@@ -143,6 +145,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 async fn connection(
     server: Arc<Server>,
     stream: TcpStream,
+    peer: Peer,
     tls: TlsAcceptor,
     mut closing: watch::Receiver<bool>,
     tracked: Arc<Tracked>,
@@ -168,7 +171,7 @@ async fn connection(
     {
         return Err("too many connections of this user".into());
     }
-    let service = Connection { server, user: user.map(Arc::new), tracked: Some(tracked.clone()) };
+    let service = Connection { server, user: user.map(Arc::new), peer: Some(peer), tracked: Some(tracked.clone()) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder
@@ -206,6 +209,8 @@ async fn connection(
 pub struct Connection {
     server: Arc<Server>,
     user: Option<Arc<User>>,
+    /// None where there is no network.
+    peer: Option<Peer>,
     /// None without a network.
     tracked: Option<Arc<Tracked>>,
 }
@@ -214,7 +219,7 @@ impl Connection {
     /// The server without a network: requests come from `user`.
     #[must_use]
     pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
-        Self { server, user: user.map(Arc::new), tracked: None }
+        Self { server, user: user.map(Arc::new), peer: None, tracked: None }
     }
 }
 
@@ -224,7 +229,10 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let Self { server, user, tracked } = self.clone();
+        let Self { server, user, peer, tracked } = self.clone();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         let underway = tracked.as_ref().map(Tracked::request);
         if let Some(tracked) = tracked.filter(|it| !it.is_identified()) {
             request.extensions_mut().insert(tracked);

@@ -57,6 +57,9 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     }
     // Kubernetes: a list at "any" version comes from the cache as a whole.
     let limit = limit.filter(|_| parsed != Some(0));
+    if !call.cache().keeps_objects() {
+        return page(call, &selection, limit, None, None).await;
+    }
     let revision = call.server.cache.revision();
     let found = call.cache().find(&call.interest(&selection), revision);
     if found.objects.len() > LONG && limit.is_none_or(|limit| limit >= found.objects.len()) && !is_custom_table(call) {
