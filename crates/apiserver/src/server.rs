@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use api::features::{Features, Gate};
 use bytes::Bytes;
-use http::header::HeaderName;
+use http::header::{HeaderName, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
@@ -335,7 +335,7 @@ impl Server {
             audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
-            followed.answered(&answer, |user, asked| self.authorizer.decide(user, asked)).await;
+            followed.answered(&mut answer, |user, asked| self.authorizer.decide(user, asked)).await;
         }
         if self.options.logs_requests {
             log_request(&parts, &verb, answer.code, started.elapsed());

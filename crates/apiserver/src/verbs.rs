@@ -33,7 +33,7 @@ use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Interest, ResourceCache, Snapshot};
+use crate::storage::cache::{Found, Interest, ResourceCache, View};
 use crate::storage::stored::{self, Served};
 use registry::conversion;
 
@@ -125,7 +125,7 @@ impl Call<'_> {
     }
 
     /// The objects in which everything lies that is selected, from the cache or from the store.
-    async fn find(&self, selection: &Selection) -> Result<Snapshot> {
+    async fn find(&self, selection: &Selection) -> Result<Found> {
         let cache = self.cache();
         if cache.keeps_objects() {
             return Ok(cache.find(&self.interest(selection), self.server.cache.revision()));
@@ -133,7 +133,7 @@ impl Call<'_> {
         let page = self.server.store.list(&self.range(), store::ListOptions::default()).await?;
         let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
         let objects = page.entries.into_iter().filter_map(served).collect();
-        Ok(Snapshot { revision: page.revision, objects, remaining: 0 })
+        Ok(Found { revision: page.revision, objects: View::of(objects) })
     }
 
     fn key(&self) -> String {

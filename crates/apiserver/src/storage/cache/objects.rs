@@ -121,8 +121,9 @@ impl Objects {
 }
 
 impl View {
-    /// Of some objects.
-    pub(super) fn of(entries: Vec<Entry>) -> Self {
+    /// Of some objects, in the order of their keys.
+    #[must_use]
+    pub fn of(entries: Vec<Entry>) -> Self {
         let len = entries.len();
         Self { chunks: vec![Arc::new(entries)], start: 0, len }
     }
