@@ -41,8 +41,11 @@ enum Item {
     /// In another version.
     Converted(&'static Resource, String),
     Custom(Arc<Serving>),
-    /// Its metadata, with the version of the form.
-    Metadata(String),
+    /// Its metadata, with the version of the form. Not all of it is shown of some.
+    Metadata {
+        version: String,
+        is_partly_hidden: bool,
+    },
     Row(Rows),
 }
 
@@ -61,7 +64,8 @@ impl Writer {
             Form::Metadata | Form::MetadataList => {
                 let api_version = format!("meta.k8s.io/{form}");
                 let head = head("PartialObjectMetadataList", &api_version, metadata);
-                (Item::Metadata(form.clone()), head, "null")
+                let is_partly_hidden = resource.kind == "DaemonSet";
+                (Item::Metadata { version: form.clone(), is_partly_hidden }, head, "null")
             }
             Form::Object | Form::GroupDiscovery => {
                 let item = match &call.custom {
@@ -154,7 +158,7 @@ impl Writer {
                 }
                 text.extend_from_slice(json::to_string(&value).as_bytes());
             }
-            Item::Metadata(version) => match object.metadata() {
+            Item::Metadata { version, is_partly_hidden } => match object.metadata().filter(|_| !is_partly_hidden) {
                 Some(metadata) => {
                     text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
                     text.extend_from_slice(version.as_bytes());
