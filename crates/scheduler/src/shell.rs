@@ -21,7 +21,7 @@ use crate::metrics::{CoreMetrics, Metrics};
 use crate::profile::Profiler;
 use crate::report::{self, Said};
 use crate::sources::Sources;
-use crate::{Options, binding, preemption};
+use crate::{Options, binding, devices, preemption};
 
 /// So many bindings and reports are under way at a time; the core waits when there are more. A server's fair queues take
 /// some more of one flow before they refuse.
@@ -69,6 +69,7 @@ pub struct Shell {
     shutdown: Shutdown,
     metrics: Metrics,
     core_metrics: CoreMetrics,
+    device_metrics: devices::Metrics,
     /// When counts were last shown.
     shown: Duration,
     profiler: Profiler,
@@ -92,6 +93,7 @@ impl Shell {
             shutdown: options.shutdown,
             metrics: Metrics::new(&options.registry),
             core_metrics: CoreMetrics::new(&options.registry),
+            device_metrics: devices::Metrics::new(&options.registry),
             shown: Duration::ZERO,
             profiler: options.profiler,
             started: Instant::now(),
@@ -149,6 +151,7 @@ impl Shell {
             let Some(attempt) = self.core.schedule_one(now) else { return false };
             let took = begun.elapsed();
             self.metrics.decided(took);
+            devices::report(&self.device_metrics, &attempt, took);
             if self.profiler.is_wanted() {
                 self.profiler.add(&attempt.timings, took);
             }
