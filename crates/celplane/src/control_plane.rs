@@ -2,6 +2,7 @@
 //! `celplane up`, the other components.
 
 mod beside;
+mod gates;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 pub(crate) use self::beside::Beside;
+use crate::roles::kubelet::reach::Reach;
 use crate::rotation::Files;
 
 /// So long a server that starts waits for etcd.
@@ -227,14 +229,18 @@ impl ServerArguments {
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
+        let gates = beside.as_ref().map_or_else(|| vec![("kube-apiserver", features)], |beside| beside.gates());
         let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
+        // Those of another process are asked over the network.
+        server.set_kubelets(Arc::new(Reach { own: None }));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is not a failure.
         let _ = writeln!(
             std::io::stdout(),
-            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces",
+            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces\n{}",
             took.as_millis(),
-            kubeconfig.display()
+            kubeconfig.display(),
+            gates::lines(&gates).trim_end()
         );
         info!(address, duration = ?took, "Started API server");
         tokio::select! {

@@ -15,8 +15,10 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod evictions;
 mod first_light;
 mod fleet;
+mod hot_loop;
 mod killed;
 mod kube_rs;
 mod kubectl;
@@ -31,3 +33,5 @@ mod skew;
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/paused.rs"]
+mod paused;

@@ -3,7 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::time::Timestamp;
+
 use crate::node_lifecycle;
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// What controllers are told at the start. The defaults are Kubernetes'.
 #[derive(Clone)]
@@ -12,6 +17,8 @@ pub struct Settings {
     pub root_ca: String,
     /// Makes the tokens that are kept in secrets; none are made without.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// By which evictions are planned.
+    pub clock: Clock,
     /// How nodes are watched (`--node-monitor-period` and others).
     pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
@@ -29,6 +36,7 @@ impl Default for Settings {
         Self {
             root_ca: String::new(),
             tokens: None,
+            clock: Arc::new(crate::manager::now),
             node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),

@@ -19,6 +19,8 @@ pub(crate) struct Beside {
     /// How many simulated nodes there are
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     nodes: usize,
+    #[command(flatten)]
+    like: kubelet::NodeArguments,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -42,7 +44,7 @@ pub(super) struct Checked {
     scheduler: Features,
     controller_manager: Features,
     kubelet: Features,
-    nodes: usize,
+    nodes: kubelet::Nodes,
     controllers: Vec<String>,
 }
 
@@ -55,7 +57,7 @@ impl Beside {
             scheduler: shared.with_flag(&self.scheduler_feature_gates)?,
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
-            nodes: self.nodes,
+            nodes: self.like.nodes(kubelet::names(self.nodes), None)?,
             controllers: self.controllers,
         })
     }
@@ -65,6 +67,16 @@ impl Beside {
 pub(super) struct Running(Vec<Role>);
 
 impl Checked {
+    /// Which gates each component has.
+    pub(super) fn gates(&self) -> Vec<(&'static str, Features)> {
+        vec![
+            ("kube-apiserver", self.apiserver),
+            (scheduler::NAME, self.scheduler),
+            (controller_manager::NAME, self.controller_manager),
+            (kubelet::NAME, self.kubelet),
+        ]
+    }
+
     /// Starts controllers, scheduler and nodes. `root_ca` is how pods know the server.
     pub(super) fn start(self, server: &Arc<Server>, root_ca: &str) -> Running {
         let settings = Settings { root_ca: root_ca.to_owned(), ..Settings::default() };
@@ -75,11 +87,15 @@ impl Checked {
         let mut roles =
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
         roles.push(scheduler::start(connect(::scheduler::IDENTITY, scheduler::NAME), self.scheduler, false));
-        if self.nodes > 0 {
+        let mut own = None;
+        if !self.nodes.names.is_empty() {
             let reads = connect(kubelet::FLEET, kubelet::NAME);
             let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-            roles.push(kubelet::start(kubelet::names(self.nodes), reads, client_for, self.kubelet));
+            let (role, fleet) = kubelet::start(self.nodes, reads, client_for, self.kubelet);
+            own = Some(fleet);
+            roles.push(role);
         }
+        server.set_kubelets(Arc::new(kubelet::reach::Reach { own }));
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));
         }
