@@ -124,7 +124,8 @@ async fn a_taint_that_is_removed_in_time_cancels() {
     assert_eq!(test.evicted_after(120 * SECOND).await, evicted(&[]));
     let events = test.cluster.admin.objects::<Event>();
     let events = test.cluster.at_once(events.list(&Selection::default())).await.unwrap();
-    let told: Vec<&str> = events.items.iter().filter(|it| it.reason == "TaintManagerEviction").map(|it| &*it.message).collect();
+    let told: Vec<&str> =
+        events.items.iter().filter(|it| it.reason == "TaintManagerEviction").map(|it| &*it.message).collect();
     assert!(told.contains(&"Marking for deletion Pod default/a"), "{told:?}");
     assert!(told.contains(&"Cancelling deletion of Pod default/b"), "{told:?}");
     // The next taint begins anew.

@@ -127,7 +127,8 @@ fn logs_are_told_and_commands_are_refused_in_a_sentence() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let template = file("node.yaml", "kind: Node\nmetadata: {labels: {zone: a}}\nstatus: {capacity: {cpu: 2, pods: 9}}\n");
+    let template =
+        file("node.yaml", "kind: Node\nmetadata: {labels: {zone: a}}\nstatus: {capacity: {cpu: 2, pods: 9}}\n");
     let rules = file("rules.yaml", "log: hello\n");
     let arguments = ["--nodes", "1", "--node-template", &template, "--simulation", &rules];
     let cluster = Cluster::up(tempfile::tempdir().unwrap(), &arguments);

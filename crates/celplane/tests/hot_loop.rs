@@ -26,7 +26,9 @@ async fn refuse(kind: Kind, count: usize) {
     if !kind.prepared_by().is_empty() {
         is_on.store(true, Ordering::SeqCst);
         let preparing = cluster.controllers(kind.prepared_by(), Features::all_proposals());
-        cluster.pass(Duration::from_secs(30), || log.made(kind.prepares(), Instant::now() - MINUTE).len() >= count).await;
+        cluster
+            .pass(Duration::from_secs(30), || log.made(kind.prepares(), Instant::now() - MINUTE).len() >= count)
+            .await;
         drop(preparing);
         cluster.settle().await;
         is_on.store(false, Ordering::SeqCst);
@@ -56,7 +58,8 @@ async fn refuse(kind: Kind, count: usize) {
     let (soonest, last) = (made[0] - on, made[count - 1] - on);
     assert!(soonest <= Duration::from_secs(30), "{what}: the first after {soonest:?}");
     assert!(last <= Duration::from_secs(60), "{what}: the last after {last:?}");
-    let in_one_second = made.iter().map(|at| made.iter().filter(|it| **it >= *at && **it - *at < Duration::from_secs(1)).count());
+    let in_one_second =
+        made.iter().map(|at| made.iter().filter(|it| **it >= *at && **it - *at < Duration::from_secs(1)).count());
     let most = in_one_second.max().unwrap_or(0);
     assert!(most <= 25, "{what}: {most} within a second");
     println!(

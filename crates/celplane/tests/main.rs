@@ -18,6 +18,7 @@ mod etcd;
 mod evictions;
 mod first_light;
 mod fleet;
+mod fleet_load;
 mod hot_loop;
 mod killed;
 mod kube_rs;

@@ -144,7 +144,7 @@ impl Refusals {
     }
 
     /// Notes that `who` could create: those who were refused for the same reason follow.
-    pub fn accepted(&self, who: &Who, now: Instant) {
+    pub fn accepted(&self, who: &Who) {
         let mut state = self.lock();
         let State { held, canaries, .. } = &mut *state;
         let Some(freed) = held.remove(who) else { return };

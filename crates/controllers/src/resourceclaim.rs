@@ -170,8 +170,7 @@ impl Claims {
                 Ok(Need::Nothing) => continue,
                 Ok(Need::Tell(name)) => name,
                 Ok(Need::Create(object)) => {
-                    let owner =
-                        Owner { about: client::events::reference(&*pod), generation: pod.metadata.generation };
+                    let owner = Owner { about: client::events::reference(&*pod), generation: pod.metadata.generation };
                     let resource = ResourceClaim::RESOURCE;
                     let created = self.executor.create_all(&key, &owner, &resource, vec![object]).await;
                     match (created.objects.first(), created.failure) {

@@ -79,13 +79,7 @@ impl Runtime for Simulation {
         self.pods().remove(uid);
     }
 
-    async fn logs(
-        &self,
-        pod: &Pod,
-        container: &str,
-        previous: bool,
-        now: Timestamp,
-    ) -> Result<Vec<Line>, String> {
+    async fn logs(&self, pod: &Pod, container: &str, previous: bool, now: Timestamp) -> Result<Vec<Line>, String> {
         let seen = self.observe(pod, now);
         let name = &pod.metadata.name;
         let found = seen.init_containers.iter().chain(&seen.containers).find(|it| it.name == container);

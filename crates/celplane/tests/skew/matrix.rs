@@ -53,7 +53,8 @@ impl Table {
     /// What has become of a pod, once that can be told.
     async fn fate(&self, find: impl Fn() -> Option<Arc<Pod>>, gates: Gates) -> &'static str {
         let is_pending = |pod: &Pod| {
-            let waits = |it: &api::core::v1::PodCondition| it.condition_type == "PodScheduled" && it.reason == "Unschedulable";
+            let waits =
+                |it: &api::core::v1::PodCondition| it.condition_type == "PodScheduled" && it.reason == "Unschedulable";
             pod.spec.node_name.is_empty() && pod.status.conditions.iter().any(waits)
         };
         // A pod that comes to the node is evicted by controllers that do not understand why.
@@ -158,7 +159,8 @@ async fn play(gates: Gates) -> [&'static str; 4] {
     if !gates.controllers {
         until(&table.pods, || find("kept")(&table.pods).is_none()).await;
     }
-    let stays = find("kept")(&table.pods).is_some_and(|pod| pod.status.phase == "Running" && !pod.metadata.is_deleting());
+    let stays =
+        find("kept")(&table.pods).is_some_and(|pod| pod.status.phase == "Running" && !pod.metadata.is_deleting());
 
     // Whatever is off: only who has the gate puts such a pod on the node.
     let placed = table.pods.store().list().into_iter().filter(|pod| pod.spec.node_name == "node-1").count();
@@ -172,8 +174,7 @@ async fn every_combination_of_gates_ends_as_documented() {
     let mut rows = Vec::new();
     for bits in (0..16).rev() {
         let is_on = |bit: u32| bits & (8 >> bit) != 0;
-        let gates =
-            Gates { apiserver: is_on(0), scheduler: is_on(1), controllers: is_on(2), kubelet: is_on(3) };
+        let gates = Gates { apiserver: is_on(0), scheduler: is_on(1), controllers: is_on(2), kubelet: is_on(3) };
         let outcome = play(gates).await;
         let words = [gates.apiserver, gates.scheduler, gates.controllers, gates.kubelet].map(word);
         rows.push(format!("| {} |", [words, outcome].concat().join(" | ")));

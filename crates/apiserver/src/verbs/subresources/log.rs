@@ -32,7 +32,8 @@ pub(super) async fn log(call: &Call<'_>) -> Result<Answer> {
     }
     let Some(kubelets) = call.server.kubelets() else {
         let name = metadata::text(&pod, "name");
-        let why = format!("the logs of pod {name} are with the kubelet of node {node_name}, which this server cannot reach");
+        let why =
+            format!("the logs of pod {name} are with the kubelet of node {node_name}, which this server cannot reach");
         return Err(Failure::internal(why));
     };
     let given = OPTIONS.into_iter().filter(|option| call.query.has(option));
@@ -76,8 +77,7 @@ fn container(pod: &Value, wanted: &str) -> std::result::Result<String, String> {
     if let ([only], true, true) = (main.as_slice(), init.is_empty(), ephemeral.is_empty()) {
         return Ok((*only).to_owned());
     }
-    let mut message =
-        format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
+    let mut message = format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
     for (kind, names) in [("init", init), ("ephemeral", ephemeral)] {
         if !names.is_empty() {
             message.push_str(&format!(" or one of the {kind} containers: [{}]", names.join(" ")));
@@ -103,7 +103,8 @@ mod tests {
         check(one(), "", Ok("a"));
         check(two(), "i", Ok("i"));
         check(one(), "b", Err("container b is not valid for pod p"));
-        let why = "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]";
+        let why =
+            "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]";
         check(two(), "", Err(why));
     }
 }

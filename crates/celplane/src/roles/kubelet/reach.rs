@@ -45,11 +45,13 @@ impl Kubelets for Reach {
             let node = &wanted.node_name;
             let address = address_of(wanted.node.as_ref());
             let Some(address) = address.filter(|address| address.ip().is_loopback()) else {
-                let why = format!("the kubelet of node {node} says of no address on this machine where logs can be read");
+                let why =
+                    format!("the kubelet of node {node} says of no address on this machine where logs can be read");
                 return Err(LogsFailure::Unreachable(why));
             };
             let asked = tokio::time::timeout(TIMEOUT, ask(address, &wanted)).await;
-            let failed = |why: &str| LogsFailure::Unreachable(format!("the kubelet of node {node} at {address}: {why}"));
+            let failed =
+                |why: &str| LogsFailure::Unreachable(format!("the kubelet of node {node} at {address}: {why}"));
             match asked {
                 Ok(Ok((true, text))) => Ok(text),
                 Ok(Ok((false, text))) => Err(LogsFailure::Refused(String::from_utf8_lossy(&text).into_owned())),
