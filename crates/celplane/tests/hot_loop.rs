@@ -39,7 +39,8 @@ async fn refuse(kind: Kind, count: usize) {
 
     let refused = |asked: &[Asked]| asked.iter().filter(|it| it.code == 422).count();
     let first = log.between(off, MINUTE);
-    assert!(first.len() <= 10 * count, "{what}: {} requests in the first minute", first.len());
+    let shown: Vec<String> = first.iter().take(20).map(|it| format!("{} {} {}", it.method, it.path, it.code)).collect();
+    assert!(first.len() <= 10 * count, "{what}: {} requests in the first minute: {shown:#?}", first.len());
     assert!((count..=count + 6).contains(&refused(&first)), "{what}: {} refusals in the first minute", refused(&first));
     let mut later = 0;
     for minute in 1..3 {
