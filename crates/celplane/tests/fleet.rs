@@ -100,6 +100,8 @@ impl Cluster {
             shutdown,
             leadership: client::election::Leadership::uncontested(),
             seed: 1,
+            configuration: Default::default(),
+            profiler: Default::default(),
         };
         let task = tokio::spawn(async move { scheduler::run(options).await.unwrap() });
         Component { stop, task }

@@ -55,7 +55,7 @@ impl Arguments {
             if let Some((listener, _)) = listener {
                 listener::serve(listener, fleet);
             }
-            roles::run_alone(running, role.address(10248)?).await
+            roles::run_alone(running, role.open_place(10248)).await
         })
     }
 }
