@@ -8,7 +8,8 @@
 //! - [`volumes`]: whether its volumes can be reached from there.
 //! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod; [`logs`]: what
 //!   containers have written.
-//! - [`slice_template`]: devices of a node that are not there, as drivers would publish them.
+//! - [`slice_template`]: devices of a node that are not there, as drivers would publish them; [`prepare`]: what a driver
+//!   says about them once a pod needs them.
 //! - [`faults`]: nodes that stop or flap on demand.
 //! - [`fleet`]: many nodes at work, with one informer of nodes and one of pods, each writing under its own name.
 //!
@@ -23,6 +24,7 @@ pub mod logs;
 pub mod node_status;
 pub mod pod_addresses;
 pub mod pod_status;
+pub mod prepare;
 pub mod runtime;
 pub mod simulation;
 pub mod slice_template;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// The port of this machine at which the API server reads logs; without it there are none
     #[arg(long, value_name = "PORT")]
     log_port: Option<u16>,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
 }
 
 impl Arguments {
@@ -42,7 +46,7 @@ impl Arguments {
                 Some(port) => Some(listener::bind(port).await?),
                 None => None,
             };
-            let nodes = self.like.nodes(names, listener.as_ref().map(|(_, address)| *address))?;
+            let nodes = self.like.nodes(names, listener.as_ref().map(|(_, address)| *address), self.devices)?;
             let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
             let client_for = Arc::new(move |node: &str| {
                 let user = format!("system:node:{node}");

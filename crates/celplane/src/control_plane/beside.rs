@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use anyhow::Result;
 use api::features::Features;
 use apiserver::Server;
@@ -13,6 +14,7 @@ use controllers::settings::Settings;
 use scheduling::config::Configuration;
 
 use crate::roles::connections::in_process;
+use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler};
 
 /// Flags of the components beside the server.
@@ -23,6 +25,11 @@ pub(crate) struct Beside {
     nodes: usize,
     #[command(flatten)]
     like: kubelet::NodeArguments,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
+    #[command(flatten)]
+    limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -51,6 +58,7 @@ pub(super) struct Checked {
     kubelet: Features,
     scheduler_config: Configuration,
     nodes: kubelet::Nodes,
+    limits: Limits,
     controllers: Vec<String>,
 }
 
@@ -65,7 +73,8 @@ impl Beside {
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
             scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
-            nodes: self.like.nodes(kubelet::names(self.nodes), None)?,
+            nodes: self.like.nodes(kubelet::names(self.nodes), None, self.devices)?,
+            limits: self.limits,
             controllers: self.controllers,
         })
     }
@@ -96,7 +105,7 @@ impl Checked {
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
         let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
         let profiler = Default::default();
-        roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
+        roles.push(scheduler::start(for_scheduler, self.scheduler, self.limits, self.scheduler_config, profiler, None));
         let mut own = None;
         if !self.nodes.names.is_empty() {
             let reads = connect(kubelet::FLEET, kubelet::NAME);

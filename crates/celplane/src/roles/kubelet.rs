@@ -14,6 +14,7 @@ use api::json::Value;
 use client::Client;
 use kubelet::fleet::ClientFor;
 use kubelet::simulation::{Rules, Simulation};
+use kubelet::slice_template::SliceTemplate;
 use kubelet::template::Template;
 use kubelet::{Fleet, Options, clock};
 use matching::CompileCache;
@@ -44,13 +45,19 @@ pub(crate) struct Nodes {
     pub(crate) names: Vec<String>,
     pub(crate) template: Template,
     pub(crate) rules: Rules,
+    pub(crate) devices: Option<SliceTemplate>,
     /// Where the server can ask for logs, if not in its own process.
     pub(crate) endpoint: Option<SocketAddr>,
 }
 
 impl NodeArguments {
-    /// Nodes of these names, as the files say.
-    pub(crate) fn nodes(&self, names: Vec<String>, endpoint: Option<SocketAddr>) -> Result<Nodes> {
+    /// Nodes of these names, as the files say, with these devices.
+    pub(crate) fn nodes(
+        &self,
+        names: Vec<String>,
+        endpoint: Option<SocketAddr>,
+        devices: Option<SliceTemplate>,
+    ) -> Result<Nodes> {
         let read = |path: &PathBuf| document(path).with_context(|| format!("cannot use `{}`", path.display()));
         let template = match &self.node_template {
             Some(path) => Template::new(read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
@@ -60,7 +67,7 @@ impl NodeArguments {
             Some(path) => Rules::new(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
             None => Rules::default(),
         };
-        Ok(Nodes { names, template, rules, endpoint })
+        Ok(Nodes { names, template, rules, devices, endpoint })
     }
 }
 
@@ -90,6 +97,7 @@ pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features
         let options = Options {
             nodes: nodes.names,
             template: nodes.template,
+            devices: nodes.devices,
             client: reads,
             client_for,
             cache: Arc::new(cache),

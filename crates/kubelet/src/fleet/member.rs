@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) mounted: HashSet<Text>,
     /// The version of a pod that this node wrote last, by uid: what is older is out of date.
     written: HashMap<Text, u64>,
+    /// The pods whose devices are prepared, by uid.
+    pub(super) prepared: HashSet<Text>,
 }
 
 impl Member {
@@ -53,14 +55,14 @@ impl Member {
                 admitted: HashMap::new(),
                 mounted: HashSet::new(),
                 written: HashMap::new(),
+                prepared: HashSet::new(),
             }),
         }
     }
 
     /// Tells users what becomes of a pod. Most nodes have nothing to tell and need nobody who writes it.
     pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
-        let recorder = self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name));
-        recorder.event(client::events::reference(pod), Severity::Warning, reason, message);
+        self.recorder().event(client::events::reference(pod), Severity::Warning, reason, message);
     }
 
     pub(super) fn is_gone(&self, gone: bool) {
@@ -82,6 +84,11 @@ impl Member {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells what happens on the node. Most nodes have nothing to tell.
+    pub(super) fn recorder(&self) -> &Recorder {
+        self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name))
     }
 
     pub(super) fn known_lease(&self) -> Option<Lease> {
@@ -111,6 +118,7 @@ impl State {
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
         self.mounted.remove(uid);
+        self.prepared.remove(uid);
         self.addresses.give_back(uid);
     }
 

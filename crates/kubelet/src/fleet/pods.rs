@@ -47,6 +47,7 @@ impl<R: Runtime> Inner<R> {
                 state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
                 if !pod.status.pod_ip.is_empty() {
                     state.mounted.insert(pod.metadata.uid.clone());
+                    state.prepared.insert(pod.metadata.uid.clone());
                 }
             }
         }
@@ -101,6 +102,13 @@ impl<R: Runtime> Inner<R> {
             // The longer a pod waits, the rarer it is looked at.
             let waited = pod.status.start_time.unwrap_or(now).until(now);
             return Ok(Some(waited.clamp(MOUNT_PAUSES.0, MOUNT_PAUSES.1)));
+        }
+        if let Some(again) = self.prepare(&pod, member).await? {
+            let addresses = addresses(&pod, member, &node, false);
+            if let Some(patch) = pod_status::patch(&pod, &Observation::not_started(&pod), &addresses, now) {
+                self.write_status(&pod, member, &patch).await?;
+            }
+            return Ok(Some(again));
         }
         let seen = self.runtime.sync(&pod, now).await;
         let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
