@@ -227,7 +227,7 @@ impl ServerArguments {
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
-        let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
+        let running = beside.map(|beside| beside.start(&server, bundle.authority));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is not a failure.
         let _ = writeln!(

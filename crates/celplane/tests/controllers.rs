@@ -1,7 +1,7 @@
 //! The controllers against the real server in one process, with simulated nodes.
 //!
 //! Replays recorded scenarios: requests are sent, and what the controllers leave behind and write is compared with what
-//! Kubernetes' controllers left and wrote. [`cluster`] is server, controllers, nodes and a scheduler that only binds;
+//! Kubernetes' controllers left and wrote. [`cluster`] is server, controllers, scheduler and nodes;
 //! [`driver`] plays the steps; [`mask`] hides what no two runs have in common; [`compare`] tells the differences.
 //! What does not agree yet is listed in `known_gaps.txt`; a scenario there that agrees fails the test as well, so that
 //! the list only shrinks; one that depends on the order in which controllers get their turn is listed as `at times`.
@@ -84,6 +84,11 @@ async fn replay(files: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_workloads_agree() {
     replay(&["deployment", "replicaset", "replicationcontroller"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_stateful_sets_and_jobs_agree() {
+    replay(&["statefulset", "job", "cronjob", "ttl-after-finished"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,6 +42,9 @@ macro_rules! controllers {
 }
 
 controllers! {
+    "certificatesigningrequest-approving-controller" as "certificate-controller" => crate::certificate_requests::approve::run,
+    "certificatesigningrequest-cleaner-controller" as "certificate-controller" => crate::certificate_requests::clean::run,
+    "certificatesigningrequest-signing-controller" as "certificate-controller" => crate::certificate_requests::sign::run,
     "clusterrole-aggregation-controller" as "clusterrole-aggregation-controller" => crate::clusterrole_aggregation::run,
     "cronjob-controller" as "cronjob-controller" => crate::cronjob::run,
     "daemonset-controller" as "daemon-set-controller" => crate::daemonset::run,
