@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use api::core::v1::ObjectReference;
 use api::json::{Text, Value};
+use api::meta::v1::ObjectMeta;
 use client::events::Recorder;
 use client::informer::Key;
 use client::objects::Deletion;
@@ -211,6 +212,23 @@ impl Executor {
         };
         self.note(key, &resource, &answer);
         Ok(Some((resource.plural.as_ref().into(), answer)))
+    }
+
+    /// Asks the server whether an object is still there, and not about to go. Local copies of several kinds do not come
+    /// at the same time: what a deleted object owned may be seen to go before the object itself.
+    ///
+    /// # Errors
+    /// Any failure but that it is not there.
+    pub async fn lives(&self, resource: Resource, metadata: &ObjectMeta) -> Result<bool, Failure> {
+        let found = self.inner.client.documents(resource).get(&metadata.namespace, &metadata.name).await;
+        match found {
+            Ok(object) => {
+                let is_same = object.str_at(&["metadata", "uid"]) == Some(metadata.uid.as_str());
+                Ok(is_same && object.at(&["metadata", "deletionTimestamp"]).is_none())
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Writes a status, and gives back what the server made of it.

@@ -43,6 +43,15 @@ pub mod horizontal_pod_autoscaler;
 pub mod job;
 pub mod manager;
 mod metadata;
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+mod model;
 pub mod namespace;
 pub mod node_lifecycle;
 mod outcome;

@@ -128,6 +128,9 @@ impl Mask {
         if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
             claim.remove("resourceVersion");
         }
+        for active in object.pointer_mut("/status/active").and_then(Value::as_array_mut).into_iter().flatten() {
+            active.as_object_mut().map(|reference| reference.remove("resourceVersion"));
+        }
         self.value(&object)
     }
 
