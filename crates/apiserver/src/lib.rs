@@ -12,6 +12,7 @@
 //! - [`serving`]: what the server says of itself and shows: discovery, OpenAPI, tables, certificates, bootstrap objects.
 
 pub mod admission;
+pub mod audit;
 pub mod authorization;
 mod clock;
 mod custom;
@@ -20,7 +21,7 @@ pub mod identity;
 mod metrics;
 pub mod objects;
 mod random;
-pub mod resources;
+pub use registry::resources;
 pub mod server;
 pub mod serving;
 pub mod storage;

@@ -19,6 +19,7 @@ mod details;
 mod hostile;
 mod identity;
 mod nodes;
+mod operations;
 mod over_network;
 mod patches;
 mod replay;

@@ -15,6 +15,13 @@ use crate::strategy::{Context, PLAIN, Part, Strategy};
 /// Objects with a name and nothing else that is known.
 pub(crate) const NAMED: Strategy = of(validate_subdomain, None, STATUS);
 
+/// Objects without a status whose generation counts changes of all but the metadata.
+pub(crate) const COUNTED: Strategy = Strategy {
+    prepare_create: |object, _| object.make("metadata").set("generation", 1_i64),
+    prepare_update: |object, old, _| count_changes(object, old),
+    ..NAMED
+};
+
 /// Objects with a status that users do not write.
 pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false), STATUS);
 
@@ -80,6 +87,18 @@ const fn of(
             subresources: parts,
             ..plain
         },
+    }
+}
+
+fn count_changes(object: &mut Value, old: &Value) {
+    let content = |object: &Value| {
+        let mut content = object.clone();
+        ["kind", "apiVersion", "metadata"].into_iter().for_each(|name| content.unset(name));
+        content
+    };
+    if content(object) != content(old) {
+        let generation = old.field("metadata").int("generation").saturating_add(1);
+        object.make("metadata").set("generation", generation);
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
     }
     let done = delete_object(call, &options).await?;
     let answer = match done {
-        Done::Deleted(object) if !call.resource.delete_returns_object() => {
+        Done::Deleted(object) if !call.resource.delete_returns_object => {
             let uid = metadata::text(&object, "uid");
             Answer::json(200, &status::success(call.resource, &call.target.name, uid))
         }
@@ -285,8 +285,7 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
         return Err(Failure::method_not_allowed());
     }
     call.wait_for_now().await?;
-    let revision = call.server.cache.revision();
-    let found = call.cache().find(&call.interest(&selection), revision);
+    let found = call.find(&selection).await?;
     let snapshot = list::select(&call.range(), found, None, &selection).await;
     // Many at a time: those that are under way together become durable together.
     for chunk in snapshot.objects.chunks(COLLECTION_WIDTH) {

@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 
 use api::json::{self, Object, Value};
 use bytes::Bytes;
+use registry::printers::Printer;
 
-use super::printers::{self, Printer};
 use super::{conditions, table};
 use crate::clock;
 use crate::http::body::Body;
 use crate::http::request::Query;
 use crate::resources::Resource;
+
 use crate::storage::stored::Served;
 use crate::verbs::{Call, partial_metadata};
 
@@ -25,7 +26,7 @@ const THREADS_MAX: usize = 4;
 
 /// The table of a list.
 pub(crate) fn of_stored(call: &Call<'_>, objects: &[&Served], metadata: Object) -> Body {
-    let printer = printers::of(call.resource);
+    let printer = call.resource.printer;
     let version = call.accepted.version.as_str();
     if objects.is_empty() && printer.is_plain() {
         // Kubernetes: what has no columns of its own has no rows either, not even none.
@@ -91,7 +92,7 @@ impl Rows<'_> {
 
     /// Appends a row to `text`; `read` is room for what is read of the object.
     fn row(&self, text: &mut String, served: &Served, read: &mut Vec<u8>) {
-        let unread = printers::unread(self.resource);
+        let unread = self.printer.unread;
         // No cell shows managed fields, which are often half of the object.
         let (before, after) = served.around_managed_fields();
         read.clear();

@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use super::{AGE, Column, NAME, Printer, age, list, name, number, or, text, wide};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, list, name, number, or, text, wide};
 
 fn modes(modes: &[Value]) -> String {
     let short = |mode: &Value| match mode.as_str() {
@@ -25,14 +25,10 @@ fn class(object: &Value) -> String {
 }
 
 fn phase(object: &Value) -> Value {
-    if crate::objects::metadata::is_deleting(object) {
-        "Terminating".into()
-    } else {
-        or(object, &["status", "phase"], "")
-    }
+    if is_deleting(object) { "Terminating".into() } else { or(object, &["status", "phase"], "") }
 }
 
-pub(super) const VOLUMES: Printer = Printer {
+pub(crate) const VOLUMES: Printer = Printer {
     columns: &[
         NAME,
         text("Capacity", "How much fits."),
@@ -65,9 +61,10 @@ pub(super) const VOLUMES: Printer = Printer {
             or(it, &["spec", "volumeMode"], "<unset>"),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const CLAIMS: Printer = Printer {
+pub(crate) const CLAIMS: Printer = Printer {
     columns: &[
         NAME,
         text("Status", "Its state."),
@@ -95,9 +92,10 @@ pub(super) const CLAIMS: Printer = Printer {
             or(it, &["spec", "volumeMode"], "<unset>"),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const CLASSES: Printer = Printer {
+pub(crate) const CLASSES: Printer = Printer {
     columns: &[
         NAME,
         text("Provisioner", "Who makes volumes."),
@@ -124,21 +122,23 @@ pub(super) const CLASSES: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const NODES: Printer = Printer {
+pub(crate) const NODES: Printer = Printer {
     columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
     cells: |it, now| {
         let drivers = i64::try_from(list(it, &["spec", "drivers"]).len()).unwrap_or(i64::MAX);
         vec![name(it), drivers.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
 const fn flag(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "boolean", description, priority: 0 }
 }
 
-pub(super) const DRIVERS: Printer = Printer {
+pub(crate) const DRIVERS: Printer = Printer {
     columns: &[
         NAME,
         flag("AttachRequired", "Whether volumes are attached first."),
@@ -166,4 +166,5 @@ pub(super) const DRIVERS: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
