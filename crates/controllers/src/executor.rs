@@ -295,6 +295,10 @@ impl Executor {
                     }
                     Err(error) => {
                         debug!(controller = who.0, object = %key, err = %error, "Creation failed");
+                        if error.code() == 0 || error.code() >= 500 {
+                            // It may exist all the same: another one would be one too many.
+                            self.inner.expectations.may_have_written(key, Instant::now());
+                        }
                         let refusals = &self.inner.refusals;
                         created.is_news |= !refusals::is_refusal(&error)
                             || refusals.refused(&who, owner.generation, &error, Instant::now());

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
-    BIT_STRING, INTEGER, Names, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET, element, pem_blocks, read_names,
-    split_element,
+    BIT_STRING, INTEGER, Names, OBJECT_IDENTIFIER, SEQUENCE, SET, element, pem_blocks, read_names, split_element,
 };
 
 /// Attributes are optional and stand last.

@@ -316,7 +316,7 @@ mod tests {
             let at =
                 |seconds: i64| UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds.try_into().unwrap()));
             assert!(verifier.verify_client_cert(&certificate, &[], at(NOW.seconds)).is_ok());
-            assert!(verifier.verify_client_cert(&certificate, &[], at(NOW.seconds + 601)).is_err());
+            assert!(verifier.verify_client_cert(&certificate, &[], at(NOW.plus_seconds(601).seconds)).is_err());
         }
     }
 
