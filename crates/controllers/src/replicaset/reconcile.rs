@@ -101,7 +101,8 @@ impl<T: Replicated> Replicas<T> {
         // Pods of a set that is gone go with it, and may be seen to go first.
         let had_more = usize::try_from(set.counts().replicas).is_ok_and(|known| active.len() < known);
         let wants_more = usize::try_from(set.replicas()).is_ok_and(|wanted| active.len() < wanted);
-        if had_more && wants_more && !self.executor.lives(T::RESOURCE, metadata).await? {
+        let may_be_gone = had_more && wants_more && !metadata.is_deleting();
+        if may_be_gone && !self.executor.lives(T::RESOURCE, metadata).await? {
             return Ok(Next::Done);
         }
         let failure = if metadata.is_deleting() { None } else { self.manage(&key, &set, controller, &active).await };
