@@ -129,7 +129,9 @@ impl Mask {
             claim.remove("resourceVersion");
         }
         for active in object.pointer_mut("/status/active").and_then(Value::as_array_mut).into_iter().flatten() {
-            active.as_object_mut().map(|reference| reference.remove("resourceVersion"));
+            if let Some(reference) = active.as_object_mut() {
+                reference.remove("resourceVersion");
+            }
         }
         self.value(&object)
     }

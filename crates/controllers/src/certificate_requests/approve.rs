@@ -102,7 +102,7 @@ impl Approver {
         conditions.push(api::json!({
             "type": "Approved", "status": "True", "reason": "AutoApproved", "message": message,
         }));
-        edit::set(&mut written, &["status", "conditions"], Value::Array(conditions.into()));
+        edit::set(&mut written, &["status", "conditions"], Value::Array(conditions));
         let requests = self.executor.client().documents(CertificateSigningRequest::RESOURCE);
         requests.update_below("", &object.metadata().name, "approval", &written).await?;
         Ok(Next::Done)

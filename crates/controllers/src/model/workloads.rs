@@ -90,7 +90,7 @@ fn count(objects: &Objects, counts: impl Fn(&Value) -> bool) -> i64 {
     i64::try_from(pods.filter(|(_, pod)| counts(pod)).count()).unwrap()
 }
 
-/// What can happen to the pods of any workload. Tells whether something did.
+/// What can happen to the pods of any workload.
 fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
     let Some(pod) = world.some_pod(dice) else { return };
     match dice.below(4) {

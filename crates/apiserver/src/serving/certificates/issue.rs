@@ -129,7 +129,7 @@ impl Authority {
         let mut serial = [0_u8; 16];
         SystemRandom::new().fill(&mut serial).map_err(|_| super::unreadable("source of random numbers"))?;
         // A positive number.
-        serial[0] = serial[0] & 0x7f | 0x40;
+        serial[0] = (serial[0] & 0x7f) | 0x40;
         let key = KeyPair::from_pem(&self.pair.key).map_err(CertificateError::Generate)?;
         let algorithm = algorithm_of(&key)?;
         let body = wrap(
