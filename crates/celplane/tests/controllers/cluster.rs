@@ -159,6 +159,8 @@ fn schedule(client: Client) -> client::Stop {
         shutdown,
         leadership: client::election::Leadership::uncontested(),
         seed: 7,
+        configuration: Default::default(),
+        profiler: Default::default(),
     };
     tokio::spawn(scheduler::run(options));
     stop
