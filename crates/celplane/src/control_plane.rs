@@ -291,7 +291,7 @@ impl ServerArguments {
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
         let gates = beside.as_ref().map_or_else(|| vec![("kube-apiserver", features)], |beside| beside.gates());
-        let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
+        let running = beside.map(|beside| beside.start(&server, bundle.authority));
         // Those of another process are asked over the network.
         server.set_kubelets(Arc::new(Reach { own: None }));
         let took = started.elapsed();
