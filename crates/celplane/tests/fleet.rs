@@ -93,6 +93,7 @@ impl Cluster {
         let (stop, shutdown) = client::Shutdown::channel();
         let user = User::authenticated(scheduler::IDENTITY, &[]);
         let options = scheduler::Options {
+            device_cost_limit: dra::Budget::COST_LIMIT,
             client: Client::in_process(Connection::new(self.server.clone(), Some(user)), "kube-scheduler"),
             features,
             registry: Arc::new(telemetry::metrics::Registry::new()),

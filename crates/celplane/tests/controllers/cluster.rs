@@ -152,6 +152,7 @@ fn connect(server: &Arc<Server>, log: &Log, name: &str) -> Client {
 fn schedule(client: Client) -> client::Stop {
     let (stop, shutdown) = Shutdown::channel();
     let options = scheduler::Options {
+        device_cost_limit: dra::Budget::COST_LIMIT,
         client,
         features: api::features::Features::default(),
         registry: Arc::new(telemetry::metrics::Registry::new()),
