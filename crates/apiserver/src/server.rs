@@ -6,6 +6,7 @@
 mod backup;
 mod components;
 mod connections;
+mod kubelets;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
@@ -13,6 +14,7 @@ mod refusals;
 mod write_timeout;
 
 pub use components::Failures;
+pub use kubelets::{Kubelets, Logs, LogsFailure};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -169,6 +171,7 @@ pub struct Server {
     flow: Arc<FlowControl>,
     makers: Makers,
     pub(crate) watch_memory: Arc<Memory>,
+    kubelets: OnceLock<Arc<dyn Kubelets>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -256,6 +259,7 @@ impl Server {
             watch_memory: Memory::new(options.watch_bytes_max),
             components: components::Components::default(),
             openapi: OnceLock::new(),
+            kubelets: OnceLock::new(),
             stopping,
             store,
             cache,
@@ -290,9 +294,24 @@ impl Server {
         self.components.add(name, metrics, failures);
     }
 
+    /// Says how node agents are reached; the first word counts.
+    pub fn set_kubelets(&self, kubelets: Arc<dyn Kubelets>) {
+        self.kubelets.get_or_init(|| kubelets);
+    }
+
+    pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
+        self.kubelets.get()
+    }
+
     /// Replaces the table of tokens; requests that are under way keep their user.
     pub fn set_tokens(&self, tokens: HashMap<String, User>) {
         self.authenticator.set_tokens(tokens);
+    }
+
+    /// The keys of service account tokens.
+    #[must_use]
+    pub fn keys(&self) -> Arc<KeyRing> {
+        self.authenticator.service_accounts.keys()
     }
 
     /// Replaces the keys of service account tokens.

@@ -3,6 +3,7 @@
 
 mod announce;
 mod beside;
+mod gates;
 mod load;
 mod nodes;
 mod ready;
@@ -34,6 +35,7 @@ use self::announce::Announcement;
 pub(crate) use self::beside::Beside;
 pub(crate) use self::throw_away::ThrowAway;
 use crate::data_directory::{self, DataDirectory};
+use crate::roles::kubelet::reach::Reach;
 use crate::rotation::Files;
 
 /// The store's file in the data directory.
@@ -311,19 +313,23 @@ impl ServerArguments {
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
+        let gates = beside.as_ref().map_or_else(|| vec![("kube-apiserver", features)], |beside| beside.gates());
         let announcement = Announcement {
             url: &url,
             kubeconfig: &kubeconfig,
             data: &self.store_text(directory.path()),
+            gates: &gates::lines(&gates),
             is_background,
         };
         let took = started.elapsed();
         announcement.serving(took);
         info!(address, duration = ?took, "Started API server");
         let running = match beside {
-            Some(beside) => Some(beside.start(&server, bundle.authority.certificate()).await?),
+            Some(beside) => Some(beside.start(&server, bundle.authority).await?),
             None => None,
         };
+        // Those of another process are asked over the network.
+        server.set_kubelets(Arc::new(Reach { own: None }));
         let ready = async {
             match &running {
                 None => announcement.alone(),

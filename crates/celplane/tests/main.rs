@@ -16,15 +16,19 @@ mod client;
 mod controllers;
 mod devices;
 mod etcd;
+mod evictions;
 mod failover;
 mod first_light;
 mod fleet;
+mod fleet_load;
 mod gates_on_etcd;
+mod hot_loop;
 mod killed;
 mod kube_rs;
 mod kubectl;
 mod kubectl_commands;
 mod kubectl_identity;
+mod kubectl_workloads;
 mod live;
 mod offline;
 mod one_verdict;
@@ -39,3 +43,5 @@ mod up;
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/paused.rs"]
+mod paused;

@@ -10,6 +10,7 @@ mod members;
 mod nodes;
 mod pods;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use self::member::Member;
 use self::members::Members;
 pub use self::members::PLAYED;
 use crate::clock::Clock;
+use crate::logs;
 use crate::runtime::Runtime;
 use crate::slice_template::SliceTemplate;
 use crate::template::Template;
@@ -60,8 +62,8 @@ pub struct Options {
     pub features: Features,
     /// What time it is.
     pub clock: Clock,
-    /// Where logs can be read, 0 for nowhere.
-    pub port: u16,
+    /// Where the server can ask for logs, if anywhere.
+    pub endpoint: Option<SocketAddr>,
 }
 
 /// Nodes at work. Clones are the same fleet.
@@ -78,8 +80,8 @@ impl<R> Clone for Fleet<R> {
 struct Inner<R> {
     template: Template,
     devices: Option<SliceTemplate>,
+    endpoint: Option<SocketAddr>,
     client: Client,
-    port: u16,
     cache: Arc<CompileCache>,
     features: Features,
     clock: Clock,
@@ -117,7 +119,7 @@ impl<R: Runtime> Fleet<R> {
                 client_for: options.client_for,
                 template: options.template,
                 devices: options.devices,
-                port: options.port,
+                endpoint: options.endpoint,
                 cache: options.cache,
                 features: options.features,
                 clock: options.clock,
@@ -150,10 +152,30 @@ impl<R: Runtime> Fleet<R> {
         self.inner.nodes.health().and_then(|()| self.inner.pods.health()).and_then(|()| self.inner.slices.health())
     }
 
-    /// What the pods run in.
+    /// Whether a node belongs to the fleet.
     #[must_use]
-    pub fn runtime(&self) -> &R {
-        &self.inner.runtime
+    pub fn has_node(&self, name: &str) -> bool {
+        self.inner.members.contains_key(name)
+    }
+
+    /// What a container of a pod has written, as much as is wanted.
+    ///
+    /// # Errors
+    /// Why there is nothing to be read, as `kubectl logs` shows it.
+    pub async fn logs(
+        &self,
+        namespace: &str,
+        name: &str,
+        container: &str,
+        options: &logs::Options,
+    ) -> Result<String, String> {
+        let fleet = &self.inner;
+        let pod = fleet.pods.store().get(namespace, name);
+        let pod = pod.filter(|pod| self.has_node(&pod.spec.node_name));
+        let pod = pod.ok_or_else(|| format!("pod \"{name}\" not found on this node"))?;
+        let now = (fleet.clock)();
+        let lines = fleet.runtime.logs(&pod, container, options.previous, now).await?;
+        Ok(options.render(&lines, now))
     }
 }
 

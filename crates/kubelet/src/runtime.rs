@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use api::core::v1::Pod;
+use api::core::v1::{self, Pod};
 use api::json::Text;
 use api::time::Timestamp;
+
+use crate::logs::Line;
 
 /// Runs the containers of pods.
 ///
@@ -20,11 +22,17 @@ pub trait Runtime: Send + Sync + 'static {
     /// Drops what is known of a pod that is gone.
     fn forget(&self, uid: &str);
 
-    /// What a container has written.
+    /// What a container has written, or its run before this one.
     ///
     /// # Errors
     /// Why there is nothing to be read, as `kubectl logs` shows it.
-    fn logs(&self, pod: &Pod, container: &str, now: Timestamp) -> impl Future<Output = Result<String, String>> + Send;
+    fn logs(
+        &self,
+        pod: &Pod,
+        container: &str,
+        previous: bool,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Line>, String>> + Send;
 }
 
 /// How a pod's containers are doing.
@@ -41,11 +49,11 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Nothing of the pod is there yet.
+    /// Containers of which none has been created.
     #[must_use]
-    pub fn creating(pod: &Pod) -> Self {
+    pub fn not_started(pod: &Pod) -> Self {
         let reason = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-        let waiting = |container: &api::core::v1::Container| Container {
+        let waiting = |container: &v1::Container| Container {
             name: container.name.clone(),
             image: container.image.clone(),
             image_id: Text::default(),
@@ -56,10 +64,11 @@ impl Observation {
             is_started: false,
             restarts: 0,
         };
-        Observation {
+        Self {
+            has_sandbox: false,
             init_containers: pod.spec.init_containers.iter().map(waiting).collect(),
             containers: pod.spec.containers.iter().map(waiting).collect(),
-            ..Observation::default()
+            next: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use ::kubelet::template::Template;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;
+use crate::roles::kubelet::{NodeArguments, listener};
 use crate::roles::{self, kubelet};
 use crate::separate::SeparateArguments;
 
@@ -22,6 +23,11 @@ pub(crate) struct Arguments {
     /// How many nodes; the kubeconfig's user must be allowed to impersonate them
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
+    #[command(flatten)]
+    like: NodeArguments,
+    /// The port of this machine at which the API server reads logs; without it there are none
+    #[arg(long, value_name = "PORT")]
+    log_port: Option<u16>,
     /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
@@ -37,6 +43,11 @@ impl Arguments {
                 Some(name) => vec![name.clone()],
                 None => kubelet::names(self.nodes),
             };
+            let listener = match self.log_port {
+                Some(port) => Some(listener::bind(port).await?),
+                None => None,
+            };
+            let nodes = self.like.nodes(names, listener.as_ref().map(|(_, address)| *address), self.devices)?;
             let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
             let client_for = Arc::new(move |node: &str| {
                 let user = format!("system:node:{node}");
@@ -45,8 +56,11 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            let nodes = kubelet::Nodes { names, template: Template::default(), adopts: false, devices: self.devices };
-            roles::run_alone(kubelet::start(nodes, reads, client_for, features), role.open_place(10248)).await
+            let (running, fleet) = kubelet::start(nodes, reads, client_for, features);
+            if let Some((listener, _)) = listener {
+                listener::serve(listener, fleet);
+            }
+            roles::run_alone(running, role.open_place(10248)).await
         })
     }
 }

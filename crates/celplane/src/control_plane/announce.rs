@@ -11,6 +11,8 @@ pub(super) struct Announcement<'a> {
     pub(super) url: &'a str,
     pub(super) kubeconfig: &'a Path,
     pub(super) data: &'a str,
+    /// Which component has which features, in lines.
+    pub(super) gates: &'a str,
     pub(super) is_background: bool,
 }
 
@@ -23,7 +25,7 @@ fn say(text: &str) {
 impl Announcement<'_> {
     /// Requests are answered.
     pub(super) fn serving(&self, took: Duration) {
-        say(&format!("The API is served at {} after {} ms.\n", self.url, took.as_millis()));
+        say(&format!("The API is served at {} after {} ms.\n{}", self.url, took.as_millis(), self.gates));
     }
 
     /// How to talk to a server that runs alone.

@@ -18,6 +18,7 @@ use apiserver::identity::User;
 use apiserver::server::listen::Connection;
 use client::Client;
 use client::resources::Served as _;
+use apiserver::serving::certificates::Authority;
 use controllers::settings::Settings;
 use futures::future::join_all;
 use scheduling::config::Configuration;
@@ -27,7 +28,7 @@ use super::nodes::Nodes;
 use super::ready::{self, Wanted};
 use crate::roles::connections::in_process;
 use crate::roles::scheduler::Limits;
-use crate::roles::{Role, controller_manager, kubelet, scheduler};
+use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
 /// So many nodes are created at once.
 const REGISTRATIONS: usize = 64;
@@ -44,6 +45,9 @@ pub(crate) struct Beside {
     /// Play what `kubectl get nodes,pods,… -A -o yaml` of another cluster gave: a file or directory
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
+    /// How pods are played unless their annotations say otherwise: start-seconds, run-seconds, failure-rate and so on
+    #[arg(long, value_name = "FILE")]
+    simulation: Option<PathBuf>,
     /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
@@ -79,6 +83,7 @@ pub(super) struct Checked {
     nodes: Nodes,
     load: Option<PathBuf>,
     devices: Option<SliceTemplate>,
+    rules: ::kubelet::simulation::Rules,
     limits: Limits,
     controllers: Vec<String>,
 }
@@ -116,6 +121,7 @@ impl Beside {
             nodes: Nodes::plan(self.nodes, self.node_template.as_deref(), self.load.is_some())?,
             load: self.load,
             devices: self.devices,
+            rules: kubelet::rules(self.simulation.as_deref())?,
             limits: self.limits,
             controllers: self.controllers,
         })
@@ -130,8 +136,18 @@ pub(super) struct Running {
 }
 
 impl Checked {
-    /// Starts controllers, scheduler and nodes. `root_ca` is how pods know the server.
-    pub(super) async fn start(self, server: &Arc<Server>, root_ca: &str) -> Result<Running> {
+    /// Which gates each component has.
+    pub(super) fn gates(&self) -> Vec<(&'static str, Features)> {
+        vec![
+            ("kube-apiserver", self.apiserver),
+            (scheduler::NAME, self.scheduler),
+            (controller_manager::NAME, self.controller_manager),
+            (kubelet::NAME, self.kubelet),
+        ]
+    }
+
+    /// Starts controllers, scheduler and nodes. By its `authority` pods know the server, and users get certificates.
+    pub(super) async fn start(self, server: &Arc<Server>, authority: Authority) -> Result<Running> {
         let user = User::authenticated("celplane", &["system:masters"]);
         let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "celplane");
         if let Some(path) = &self.load {
@@ -140,7 +156,12 @@ impl Checked {
             let _ = write!(std::io::stderr(), "{}", loaded.text());
         }
         register(&admin, &self.nodes.named).await?;
-        let settings = Settings { root_ca: root_ca.to_owned(), ..Settings::default() };
+        let settings = Settings {
+            root_ca: authority.certificate().to_owned(),
+            tokens: Some(Arc::new(signing::Tokens::Server(server.clone()))),
+            signer: Some(Arc::new(signing::Certificates(authority))),
+            ..Settings::default()
+        };
         let connect = in_process(server.clone());
         let for_controllers = connect.clone();
         let clients = Arc::new(move |user: &str| for_controllers(user, controller_manager::NAME));
@@ -153,9 +174,17 @@ impl Checked {
         roles.push(scheduler::start(for_scheduler, self.scheduler, self.limits, self.scheduler_config, profiler, None));
         let reads = connect(kubelet::FLEET, kubelet::NAME);
         let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-        let names = kubelet::names(self.nodes.numbered);
-        let nodes = kubelet::Nodes { names, template: self.nodes.template, adopts: true, devices: self.devices };
-        roles.push(kubelet::start(nodes, reads, client_for, self.kubelet));
+        let nodes = kubelet::Nodes {
+            names: kubelet::names(self.nodes.numbered),
+            template: self.nodes.template,
+            adopts: true,
+            rules: self.rules,
+            devices: self.devices,
+            endpoint: None,
+        };
+        let (role, fleet) = kubelet::start(nodes, reads, client_for, self.kubelet);
+        roles.push(role);
+        server.set_kubelets(Arc::new(kubelet::reach::Reach { own: Some(fleet) }));
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));
         }

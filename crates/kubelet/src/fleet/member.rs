@@ -8,7 +8,7 @@ use api::coordination::v1::Lease;
 use api::core::v1::{Node, Pod};
 use api::json::Text;
 use client::Client;
-use client::events::Recorder;
+use client::events::{Recorder, Severity};
 
 use crate::faults::Faults;
 use crate::pod_addresses::PodAddresses;
@@ -20,11 +20,11 @@ pub(super) struct Member {
     pub(super) number: usize,
     /// Speaks under the node's name.
     pub(super) client: Client,
+    recorder: OnceLock<Recorder>,
     gone: AtomicBool,
     faults: Mutex<Faults>,
     pub(super) lease: Mutex<Option<Lease>>,
     state: Mutex<State>,
-    recorder: OnceLock<Recorder>,
 }
 
 /// What is known of the node's pods.
@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) addresses: PodAddresses,
     /// The pods that may run here, by uid.
     pub(super) admitted: HashMap<Text, Arc<Pod>>,
+    /// The pods whose volumes were found in order, by uid.
+    pub(super) mounted: HashSet<Text>,
     /// The version of a pod that this node wrote last, by uid: what is older is out of date.
     written: HashMap<Text, u64>,
     /// The pods whose devices are prepared, by uid.
@@ -44,17 +46,23 @@ impl Member {
             name: name.into(),
             number,
             client,
+            recorder: OnceLock::new(),
             gone: AtomicBool::new(false),
             faults: Mutex::default(),
             lease: Mutex::default(),
             state: Mutex::new(State {
                 addresses: PodAddresses::new(number),
                 admitted: HashMap::new(),
+                mounted: HashSet::new(),
                 written: HashMap::new(),
                 prepared: HashSet::new(),
             }),
-            recorder: OnceLock::new(),
         }
+    }
+
+    /// Tells users what becomes of a pod. Most nodes have nothing to tell and need nobody who writes it.
+    pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        self.recorder().event(client::events::reference(pod), Severity::Warning, reason, message);
     }
 
     pub(super) fn is_gone(&self, gone: bool) {
@@ -109,6 +117,7 @@ impl State {
     /// Drops what the pod occupied.
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
+        self.mounted.remove(uid);
         self.prepared.remove(uid);
         self.addresses.give_back(uid);
     }
