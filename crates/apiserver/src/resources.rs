@@ -2,9 +2,12 @@
 //!
 //! What the objects of a resource look like is in [`api::types`]; what is done with them is in the verbs.
 
+mod runtime_config;
 mod table;
 
 use api::types::{self, Type};
+
+pub use self::runtime_config::{RuntimeConfig, RuntimeConfigError};
 
 /// A resource: a collection of objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -221,7 +224,7 @@ impl Resource {
                 | ("apiregistration.k8s.io", _)
                 | ("coordination.k8s.io", _)
                 | ("policy", "poddisruptionbudgets")
-                | ("admissionregistration.k8s.io", _)
+                | ("admissionregistration.k8s.io" | "storagemigration.k8s.io", _)
         )
     }
 }

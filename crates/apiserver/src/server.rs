@@ -40,7 +40,8 @@ use crate::identity::{Authenticator, User, impersonation};
 use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
-use crate::resources::{self, Resource};
+use crate::random;
+use crate::resources::{self, Resource, RuntimeConfig};
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
@@ -91,6 +92,8 @@ pub struct Options {
     pub service_ports: PortRange,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
+    /// Which versions of the API are served.
+    pub runtime_config: RuntimeConfig,
 }
 
 impl Default for Options {
@@ -115,6 +118,7 @@ impl Default for Options {
             service_addresses: AddressRange::default(),
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
+            runtime_config: RuntimeConfig::default(),
         }
     }
 }
@@ -175,7 +179,7 @@ impl Server {
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
-        bootstrap::create(&*store, options.service_addresses, options.node_fleet).await?;
+        bootstrap::create(&*store, options.service_addresses, options.node_fleet, &options.runtime_config).await?;
         let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
@@ -239,7 +243,7 @@ impl Server {
     }
 
     pub(crate) fn openapi(&self) -> &OpenApi {
-        self.openapi.get_or_init(OpenApi::new)
+        self.openapi.get_or_init(|| OpenApi::new(&self.options.runtime_config))
     }
 
     /// How long objects of a resource are kept.
@@ -273,9 +277,13 @@ impl Server {
         if parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers) {
             answer = answer.into_yaml();
         }
+        if parts.uri.path().starts_with("/api") && negotiation::wants_pretty(&parts.headers, &query) {
+            answer = answer.into_pretty();
+        }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
+        response.headers_mut().insert(AUDIT_ID, audit_id(&parts.headers));
         if is_head {
             *response.body_mut() = Body::empty();
         }
@@ -397,13 +405,13 @@ impl Server {
             self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
-        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let builtin = self.find_built_in(target);
         let custom = if builtin.is_none() { self.find_custom(target).await? } else { None };
         let Some(resource) = builtin.or_else(|| custom.as_ref().map(|custom| custom.row)) else {
             if !resources::groups().iter().any(|(group, _)| *group == target.group) {
                 return Ok(not_found());
             }
-            if !resources::has_version(&target.group, &target.version) && !target.group.is_empty() {
+            if !self.options.runtime_config.has_version(&target.group, &target.version) && !target.group.is_empty() {
                 return Ok(not_found());
             }
             return Err(Failure::no_resource());
@@ -443,6 +451,12 @@ impl Server {
         }
     }
 
+    /// The built-in resource that a request is about, if its version is served.
+    fn find_built_in(&self, target: &Target) -> Option<&'static Resource> {
+        let found = resources::find(&target.group, &target.version, &target.resource);
+        found.filter(|_| self.options.runtime_config.serves(&target.group, &target.version))
+    }
+
     /// The custom resource that a request is about. A definition that was just written is waited for.
     async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
         let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
@@ -470,7 +484,7 @@ impl Server {
         let Some(target) = target else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
-        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let builtin = self.find_built_in(target);
         let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
         let Some(resource) = builtin.or_else(custom) else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
@@ -504,6 +518,14 @@ impl Server {
     pub async fn settle(&self) -> Result<()> {
         self.wait_for_definitions().await
     }
+}
+
+/// The name of a request: who asks may give one.
+const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
+
+fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
+    let given = headers.get(AUDIT_ID).filter(|value| !value.is_empty());
+    given.cloned().or_else(|| HeaderValue::try_from(random::uid()).ok()).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The verb of a request, as rules name it.

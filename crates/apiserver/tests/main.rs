@@ -11,18 +11,22 @@
     reason = "tests"
 )]
 
+mod admission;
 mod apply;
 mod authorization;
 mod cbor;
+mod cluster_state;
 mod custom_resources;
 mod details;
 mod hostile;
 mod identity;
 mod nodes;
+mod openapi;
 mod over_network;
 mod patches;
 mod replay;
 mod replicas;
+mod rights;
 mod services;
 mod soak;
 

@@ -32,6 +32,7 @@ pub mod resources;
 mod scheduling;
 mod selectors;
 mod storage;
+mod storage_migration;
 pub mod strategy;
 mod workload;
 

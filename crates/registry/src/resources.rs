@@ -3,7 +3,7 @@
 use crate::strategy::{Resource, Strategy};
 use crate::{
     apiextensions, apps, batch, certificates, coordination, core, generic, networking, policy, rbac, resource,
-    scheduling, storage,
+    scheduling, storage, storage_migration,
 };
 
 const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
@@ -48,6 +48,7 @@ pub static RESOURCES: &[Resource] = &[
     cluster("resource.k8s.io", "v1", "ResourceSlice", resource::RESOURCE_SLICE),
     cluster("scheduling.k8s.io", "v1", "PriorityClass", scheduling::PRIORITY_CLASS),
     cluster("storage.k8s.io", "v1", "StorageClass", storage::STORAGE_CLASS),
+    cluster("storagemigration.k8s.io", "v1", "StorageVersionMigration", storage_migration::MIGRATION),
     // Of the kinds from here on only metadata and schema are checked.
     namespaced("", "v1", "Endpoints", generic::NAMED),
     namespaced("", "v1", "LimitRange", generic::NAMED),
@@ -55,22 +56,22 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "v1", "ReplicationController", generic::WITH_GENERATION),
     namespaced("", "v1", "ResourceQuota", generic::WITH_STATUS),
     namespaced("", "v1", "ServiceAccount", generic::NAMED),
-    cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::NAMED),
+    cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::COUNTED),
     cluster(
         "admissionregistration.k8s.io",
         "v1",
         "ValidatingAdmissionPolicy",
         generic::WITH_GENERATION_AND_STATUS_ALONE,
     ),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", generic::NAMED),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::NAMED),
+    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", generic::COUNTED),
+    cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::COUNTED),
     cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS_ALONE),
     namespaced("apps", "v1", "ControllerRevision", generic::NAMED),
     namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
     namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
-    namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::NAMED),
+    namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::COUNTED_WITH_LABELS),
     namespaced("networking.k8s.io", "v1", "Ingress", generic::WITH_GENERATION),
-    cluster("networking.k8s.io", "v1", "IngressClass", generic::NAMED),
+    cluster("networking.k8s.io", "v1", "IngressClass", generic::COUNTED),
     namespaced("networking.k8s.io", "v1", "NetworkPolicy", generic::WITH_GENERATION),
     cluster("node.k8s.io", "v1", "RuntimeClass", generic::NAMED),
     cluster("storage.k8s.io", "v1", "CSIDriver", generic::NAMED),

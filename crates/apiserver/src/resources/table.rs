@@ -24,6 +24,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("node.k8s.io", &["v1"]),
     ("discovery.k8s.io", &["v1"]),
     ("resource.k8s.io", &["v1", "v1beta2", "v1beta1", "v1alpha3"]),
+    ("storagemigration.k8s.io", &["v1"]),
 ];
 
 /// All built-in resources.
@@ -98,4 +99,5 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "resourceclaimtemplates", singular: "resourceclaimtemplate", kind: "ResourceClaimTemplate", ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "resourceslices", singular: "resourceslice", kind: "ResourceSlice", namespaced: false, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1alpha3"], plural: "resourcepoolstatusrequests", singular: "resourcepoolstatusrequest", kind: "ResourcePoolStatusRequest", namespaced: false, subresources: &[STATUS], ..ROW },
+    Resource { group: "storagemigration.k8s.io", versions: &["v1"], plural: "storageversionmigrations", singular: "storageversionmigration", kind: "StorageVersionMigration", namespaced: false, subresources: &[STATUS], ..ROW },
 ];

@@ -44,6 +44,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
             prepare: |claim, old, _| {
                 claim.set("spec", old.field("spec").clone());
                 reset_metadata(claim, old);
+                status::drop_released(claim, old);
             },
             validate: status::validate,
         },

@@ -1,6 +1,6 @@
 //! The status of a ResourceClaim: what was allocated, for whom, and what drivers say.
 
-use api::field::{BadValue, Errors, Path};
+use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
@@ -9,8 +9,8 @@ use super::{Findings, config, validate_binding_conditions, validate_driver, vali
 use crate::conditions;
 use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
-use crate::document::{Read, same, without_empty};
-use crate::meta::{self, IMMUTABLE, invalid};
+use crate::document::{Edit, Read, same, without_empty};
+use crate::meta::{self, invalid};
 use crate::strategy::Context;
 
 const MAX_CONDITIONS: usize = 8;
@@ -39,13 +39,40 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
     match (status.optional("allocation"), old_status.optional("allocation")) {
         (Some(new), Some(old)) => {
             if !same(new, old) {
-                findings.declared.invalid(at.child("allocation"), BadValue::Value(new.clone()), IMMUTABLE);
+                findings.declared.invalid(at.child("allocation"), Value::Null, "field cannot be modified once set");
             }
         }
         (Some(allocation), None) => validate_allocation(allocation, &requests, &at.child("allocation"), &mut findings),
         (None, _) => {}
     }
     findings.finish(errors);
+}
+
+/// The fields that name a device.
+const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
+
+fn is_same_device(left: &Value, right: &Value) -> bool {
+    NAMES.iter().all(|name| left.text(name) == right.text(name))
+}
+
+/// What drivers said about devices goes with the devices.
+pub(super) fn drop_released(claim: &mut Value, old: &Value) {
+    let results = |claim: &Value| claim.field("status").field("allocation").field("devices").list("results").to_vec();
+    let (now, before) = (results(claim), results(old));
+    let is_released = |device: &Value| {
+        let is_in = |list: &[Value]| list.iter().any(|it| is_same_device(it, device));
+        is_in(&before) && !is_in(&now)
+    };
+    let Some(Value::Array(mut devices)) = claim.field("status").optional("devices").cloned() else { return };
+    let count = devices.len();
+    devices.retain(|device| !is_released(device));
+    if devices.len() < count {
+        let status = claim.make("status");
+        status.unset("devices");
+        if !devices.is_empty() {
+            status.set("devices", devices);
+        }
+    }
 }
 
 fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
@@ -64,8 +91,6 @@ fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
 }
 
 fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
-    const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
-    let is_same = |left: &Value, right: &Value| NAMES.iter().all(|name| left.text(name) == right.text(name));
     let results = status.field("allocation").field("devices").list("results");
     let devices = status.list("devices");
     for (index, device) in devices.iter().enumerate() {
@@ -75,7 +100,7 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         crate::core::volume_sources::validate_driver_name(device.text("driver"), here.child("driver"), written);
         validate_pool_name(device.text("pool"), here.child("pool"), written);
         invalid(names::dns1123_label(name), name, here.child("device"), written);
-        if !results.iter().any(|it| is_same(it, device)) {
+        if !results.iter().any(|it| is_same_device(it, device)) {
             let shown = api::json!({
                 "Driver": (device.text("driver")),
                 "Pool": (device.text("pool")),
@@ -100,7 +125,7 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
     }
     // Declared rules come behind, lists before what is in them.
     for (index, device) in devices.iter().enumerate() {
-        if devices.iter().take(index).any(|it| is_same(it, device)) {
+        if devices.iter().take(index).any(|it| is_same_device(it, device)) {
             findings.declared.duplicate(at.index(index), without_empty(device));
         }
     }

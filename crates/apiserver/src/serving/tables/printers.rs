@@ -8,7 +8,7 @@ mod nodes;
 pub(super) mod others;
 mod pods;
 mod policy;
-mod storage;
+pub(super) mod storage;
 mod workloads;
 
 use api::age::human_duration;
@@ -109,6 +109,7 @@ pub(super) fn of(resource: &Resource) -> Printer {
         ("node.k8s.io", "runtimeclasses") => others::RUNTIME_CLASSES,
         ("storage.k8s.io", "volumeattributesclasses") => others::ATTRIBUTES_CLASSES,
         ("storage.k8s.io", "volumeattachments") => others::ATTACHMENTS,
+        ("storagemigration.k8s.io", "storageversionmigrations") => storage::MIGRATIONS,
         ("resource.k8s.io", "devicetaintrules") => others::DEVICE_TAINTS,
         ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICES,

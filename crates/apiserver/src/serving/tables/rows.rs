@@ -35,7 +35,10 @@ pub(crate) fn of_stored(call: &Call<'_>, objects: &[&Served], metadata: Object) 
         }
         return format!("{}\n", json::to_string(&empty)).into();
     }
-    let rows = Rows { printer: &printer, resource: call.resource, query: call.query, version };
+    let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
+    let classes = objects.iter().filter(|_| is_class).map(|class| class.decode());
+    let default_class = printers::storage::default_class(classes);
+    let rows = Rows { printer: &printer, resource: call.resource, query: call.query, version, default_class };
     let head = json::to_string(&table(version, metadata, Some(&printer), Vec::new()));
     let head = head.strip_suffix("]}").map(ToOwned::to_owned).unwrap_or(head);
     let mut pieces: VecDeque<Bytes> = VecDeque::from([head.into()]);
@@ -69,6 +72,8 @@ struct Rows<'a> {
     resource: &'a Resource,
     query: &'a Query,
     version: &'a str,
+    /// The class among the rows that claims get which name none.
+    default_class: Option<String>,
 }
 
 impl Rows<'_> {
@@ -100,7 +105,13 @@ impl Rows<'_> {
         // What was encoded here can be read again.
         let object = json::parse_without(read, unread).unwrap_or_default();
         text.push_str("{\"cells\":");
-        json::write_value(text, &Value::Array((self.printer.cells)(&object, clock::now())));
+        let mut cells = (self.printer.cells)(&object, clock::now());
+        if let (Some(default), Some(Value::String(name))) = (&self.default_class, cells.first_mut())
+            && name.as_str() == default
+        {
+            *name = format!("{default} (default)").into();
+        }
+        json::write_value(text, &Value::Array(cells));
         if let Some(conditions) = conditions(self.resource, &object) {
             text.push_str(",\"conditions\":");
             json::write_value(text, &conditions);
@@ -109,6 +120,10 @@ impl Rows<'_> {
         match self.query.get("includeObject") {
             "None" => text.push_str("null"),
             "Object" => text.push_str(&String::from_utf8_lossy(&served.json)),
+            // Of these not all metadata is shown.
+            _ if self.resource.kind == "DaemonSet" => {
+                json::write_value(text, &partial_metadata(&served.decode(), self.version));
+            }
             _ => match served.metadata().and_then(|metadata| std::str::from_utf8(metadata).ok()) {
                 Some(metadata) => {
                     text.push_str("{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
