@@ -20,7 +20,7 @@ pub mod identity;
 mod metrics;
 pub mod objects;
 mod random;
-pub mod resources;
+pub use registry::resources;
 pub mod server;
 pub mod serving;
 pub mod storage;

@@ -1,7 +1,6 @@
-//! What happens to one object between decoding and the store: patches, apply, conversion, strategies of kinds.
+//! What happens to one object between decoding and the store: patches, apply, strategies of kinds.
 
 pub mod apply;
-pub mod conversion;
 pub mod field_selectors;
 pub(crate) mod metadata;
 pub mod patch;

@@ -29,13 +29,13 @@ use crate::http::payload::{self, Decoded, Payload};
 use crate::http::request::{Query, Target, Verb};
 use crate::http::status::{Failure, Result, too_large_version};
 use crate::identity::User;
-use crate::objects::conversion;
 use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
 use crate::storage::cache::{Interest, ResourceCache};
 use crate::storage::stored::{self, Served};
+use registry::conversion;
 
 /// A longer name of a field manager is refused.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;

@@ -45,7 +45,6 @@ trait Rules {
 
 struct Kind<'a> {
     resource: &'static resources::Resource,
-    row: &'static registry::strategy::Resource,
     environments: &'a Environments,
 }
 
@@ -76,19 +75,19 @@ impl Rules for Kind<'_> {
     }
 
     fn create(&self, object: &Value, now: &str) -> Result<Value, Failure> {
-        let mut object = admit::create(self.row, object, &self.context(now)).map_err(refused)?.object;
+        let mut object = admit::create(self.resource, object, &self.context(now)).map_err(refused)?.object;
         set(&mut object, &["metadata", "creationTimestamp"], CREATED);
         Ok(object)
     }
 
     fn update(&self, object: &Value, old: &Value, subresource: &str, now: &str) -> Result<Value, Failure> {
         let part = Some(subresource).filter(|it| !it.is_empty());
-        let accepted = admit::update(self.row, object, old, part, &self.context(now)).map_err(refused)?;
+        let accepted = admit::update(self.resource, object, old, part, &self.context(now)).map_err(refused)?;
         Ok(accepted.object)
     }
 
     fn read(&self, object: &Value) -> Value {
-        admit::read(self.row, object, CREATED).unwrap().object
+        admit::read(self.resource, object, CREATED).unwrap().object
     }
 }
 
@@ -276,13 +275,8 @@ fn recorded_steps_agree() {
             Some(definition) => Box::new(CustomKind::new(definition)),
             None => {
                 let api_version = steps[0].str_at(&["object", "apiVersion"]).unwrap();
-                let row = registry::resources::find_by_api_version(api_version, served).unwrap();
-                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-                let resource = resources::all()
-                    .iter()
-                    .find(|it| it.kind == served && it.group == group && it.versions.contains(&version))
-                    .unwrap();
-                Box::new(Kind { resource, row, environments: &environments })
+                let resource = resources::find_by_api_version(api_version, served).unwrap();
+                Box::new(Kind { resource, environments: &environments })
             }
         };
         let mut stored: Option<Value> = None;

@@ -6,12 +6,14 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{GivenEmpty, Kind, Type, decode, normalize};
+use api::types::{self, GivenEmpty, Kind, Type, decode, normalize};
 
+use crate::conversion;
 use crate::defaults;
 use crate::document::{Edit, Read};
 use crate::meta;
-use crate::strategy::{Context, Resource};
+use crate::resources::Resource;
+use crate::strategy::Context;
 
 /// An object that was read, with defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,20 +62,37 @@ pub enum Refused {
     },
 }
 
-/// Reads a document and fills in defaults.
+/// Brings an object into the version that it would be stored in; events stay as they are.
+fn convert(resource: &Resource, object: &mut Value) {
+    let version = object.text("apiVersion").rsplit('/').next().unwrap_or_default().to_owned();
+    if resource.versions.contains(&version.as_str()) && resource.group != "events.k8s.io" {
+        conversion::to_stored(resource, &version, object);
+    }
+}
+
+/// Reads a document, fills in defaults, and brings it into the stored version.
 ///
 /// # Errors
 /// The document does not fit the type.
 pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document, Refused> {
-    let Some(of) = resource.object_type() else {
+    let Some(of) = type_of(resource, document) else {
         return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
     };
     let decoded = decode(of, document).map_err(Refused::Decode)?;
     let mut object = decoded.value;
     defaults::apply(of, &mut object, now);
+    convert(resource, &mut object);
     let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    normalize(of, &mut object);
+    if let Some(of) = type_of(resource, &object) {
+        normalize(of, &mut object);
+    }
     Ok(Document { object, strict_errors, given_empty: decoded.given_empty })
+}
+
+/// The type of an object in the version that it says it has; in the stored version if it says nothing.
+fn type_of(resource: &Resource, object: &Value) -> Option<&'static Type> {
+    let said = object.text("apiVersion");
+    types::by_api_version(said, resource.kind).or_else(|| resource.object_type(resource.storage_version()))
 }
 
 /// Admits a new object.
@@ -83,7 +102,7 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
 pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
     let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
     let mut warnings = fill_metadata(&mut object, context);
-    check_namespace(resource.is_namespaced, &mut object, context)?;
+    check_namespace(resource.namespaced, &mut object, context)?;
     prepare_create(resource, &mut object, context);
     let errors = validate_create(resource, &given_empty.in_place(&object), context);
     refuse(resource, &object, errors, &strict_errors)?;
@@ -105,7 +124,7 @@ pub fn update(
 ) -> Result<Accepted, Refused> {
     let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
     let mut warnings = merge_owners(object.make("metadata"), "");
-    check_namespace(resource.is_namespaced, &mut object, context)?;
+    check_namespace(resource.namespaced, &mut object, context)?;
     prepare_update(resource, &mut object, old, subresource, context);
     let errors = validate_update(resource, &given_empty.in_place(&object), old, subresource, context);
     refuse(resource, &object, errors, &strict_errors)?;
@@ -134,7 +153,7 @@ pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<St
 /// Resets what users may not set in a new object, and drops what is gated.
 pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
-    if let Some(of) = resource.object_type() {
+    if let Some(of) = type_of(resource, object) {
         normalize(of, object);
     }
 }
@@ -147,7 +166,7 @@ pub fn validate_create(resource: &Resource, object: &Value, context: &Context<'_
     if errors.is_empty() {
         let metadata = object.field("metadata");
         let at = Path::new("metadata");
-        meta::validate_common(metadata, resource.is_namespaced, names::path_segment, &at, &mut errors);
+        meta::validate_common(metadata, resource.namespaced, names::path_segment, &at, &mut errors);
     }
     distinct(resource, errors)
 }
@@ -177,7 +196,7 @@ pub fn prepare_update(
         None => (resource.strategy.prepare_update)(object, old, context),
     }
     keep_metadata(object, old);
-    if let Some(of) = resource.object_type() {
+    if let Some(of) = type_of(resource, object) {
         normalize(of, object);
     }
 }
@@ -208,7 +227,7 @@ pub fn validate_update(
 ) -> Errors {
     let mut errors = Errors::new();
     let (metadata, at) = (object.field("metadata"), Path::new("metadata"));
-    meta::validate_common(metadata, resource.is_namespaced, names::path_segment, &at, &mut errors);
+    meta::validate_common(metadata, resource.namespaced, names::path_segment, &at, &mut errors);
     meta::validate_update_common(metadata, old.field("metadata"), &at, &mut errors);
     match part(resource, subresource) {
         Some(part) => (part.validate)(object, old, context, &mut errors),
@@ -235,7 +254,7 @@ fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strateg
 
 /// What comes back from storage: defaults have been applied once more.
 fn stored(resource: &Resource, object: Value, now: &str) -> Value {
-    let Some(of) = resource.object_type() else { return object };
+    let Some(of) = type_of(resource, &object) else { return object };
     let mut object = object;
     normalize(of, &mut object);
     drop_empty_lists(of, &mut object);
@@ -271,7 +290,9 @@ fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[
         return Ok(());
     }
     let name = object.field("metadata").text("name");
-    let message = errors.invalid_message(&resource.qualified_kind(), name);
+    // Events of both groups are one kind inside.
+    let kind = if resource.group == "events.k8s.io" { resource.kind.to_owned() } else { resource.qualified_kind() };
+    let message = errors.invalid_message(&kind, name);
     Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
 }
 

@@ -14,16 +14,16 @@ use crate::strategy::{Context, PLAIN, Part, Strategy};
 /// Objects with a name and nothing else that is known.
 pub(crate) const NAMED: Strategy = of(validate_subdomain, None, STATUS);
 
-/// Objects without a status, with a generation that counts changes of everything but metadata.
+/// Objects without a status whose generation counts changes of all but the metadata.
 pub(crate) const COUNTED: Strategy = Strategy {
     prepare_create: |object, _| object.make("metadata").set("generation", 1_i64),
-    prepare_update: |object, old, _| count_contents(object, old, false),
+    prepare_update: |object, old, _| count_changes(object, old, false),
     ..NAMED
 };
 
 /// The same, and changes of labels count as well.
 pub(crate) const COUNTED_WITH_LABELS: Strategy =
-    Strategy { prepare_update: |object, old, _| count_contents(object, old, true), ..COUNTED };
+    Strategy { prepare_update: |object, old, _| count_changes(object, old, true), ..COUNTED };
 
 /// Objects with a status that users do not write.
 pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false), STATUS);
@@ -93,16 +93,14 @@ const fn of(
     }
 }
 
-fn count_contents(object: &mut Value, old: &Value, with_labels: bool) {
-    let keys = |value: &Value| -> Vec<String> {
-        let fields = value.as_object().into_iter().flat_map(|fields| fields.keys());
-        fields.filter(|key| *key != "metadata").map(ToOwned::to_owned).collect()
+fn count_changes(object: &mut Value, old: &Value, with_labels: bool) {
+    let content = |object: &Value| {
+        let mut content = object.clone();
+        ["kind", "apiVersion", "metadata"].into_iter().for_each(|name| content.unset(name));
+        content
     };
-    let labels = |value: &Value| value.field("metadata").field("labels").clone();
-    let mut fields = keys(object).into_iter().chain(keys(old));
-    if fields.any(|key| !same(object.field(&key), old.field(&key)))
-        || with_labels && !same(&labels(object), &labels(old))
-    {
+    let labels = |object: &Value| object.field("metadata").field("labels").clone();
+    if !same(&content(object), &content(old)) || with_labels && !same(&labels(object), &labels(old)) {
         let generation = old.field("metadata").int("generation").saturating_add(1);
         object.make("metadata").set("generation", generation);
     }

@@ -3,7 +3,8 @@
 //! The crate is pure: time, uids, features and the compiler of expressions are arguments. In reading order:
 //!
 //! - [`defaults`]: what is filled in, by type.
-//! - [`strategy`]: the row of a resource, and what its functions may know; [`resources`] is the table.
+//! - [`resources`]: the table, one row per resource; [`strategy`]: what its functions may know; [`printers`]: what
+//!   `kubectl get` shows; [`conversion`]: between the stored version and the others.
 //! - [`admit`]: the steps in order, for servers, tools and tests.
 //! - [`custom_resource`]: the same for objects of kinds that users define.
 //! - [`expressions`]: how validation asks for the compilation of expressions.
@@ -16,6 +17,7 @@ mod apps;
 mod batch;
 pub mod certificates;
 mod conditions;
+pub mod conversion;
 mod coordination;
 mod core;
 pub mod defaults;
@@ -25,6 +27,7 @@ mod generic;
 mod meta;
 mod networking;
 mod policy;
+pub mod printers;
 mod rbac;
 mod render;
 mod resource;

@@ -1,97 +1,232 @@
-//! The table of resources: one row per kind.
+//! The table of built-in resources: one row each, with all that a kind is and means.
+//!
+//! Routing, discovery, OpenAPI, the verbs of the server, tables and `celplane check` read it. What the objects look like is
+//! in [`api::types`]; how a row comes to be is in `docs/adding-a-kind.md`.
 
-use crate::strategy::{Resource, Strategy};
-use crate::{
-    apiextensions, apps, batch, certificates, coordination, core, generic, networking, policy, rbac, resource,
-    scheduling, storage, storage_migration,
+mod runtime_config;
+mod table;
+
+use api::types::{self, Type};
+
+pub use self::runtime_config::{RuntimeConfig, RuntimeConfigError};
+use crate::generic;
+use crate::printers::{self, Printer};
+use crate::strategy::Strategy;
+
+/// A resource: a collection of objects of one kind.
+#[derive(Debug, Clone)]
+pub struct Resource {
+    /// The API group, empty for core.
+    pub group: &'static str,
+    /// The versions it is served in. The first is the one it is stored in.
+    pub versions: &'static [&'static str],
+    /// The name in paths.
+    pub plural: &'static str,
+    /// The name for one.
+    pub singular: &'static str,
+    /// The kind of its objects.
+    pub kind: &'static str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What users type instead.
+    pub short_names: &'static [&'static str],
+    /// The sets that it belongs to, such as `all`.
+    pub categories: &'static [&'static str],
+    /// What can be done, sorted.
+    pub verbs: &'static [&'static str],
+    /// What stands below its objects, sorted by name.
+    pub subresources: &'static [Subresource],
+    /// Fields that objects can be selected by, besides name and namespace.
+    pub fields: &'static [&'static str],
+    /// What `kubectl get` shows.
+    pub printer: Printer,
+    /// Whether a delete answers with the deleted object, where most answer with a `Status`.
+    pub delete_returns_object: bool,
+    /// Whether an update makes an object that does not exist.
+    pub created_by_update: bool,
+    /// Whether an update may leave out the version that it is based on.
+    pub unconditional_update: bool,
+    /// How objects are prepared and validated, in their stored version.
+    pub(crate) strategy: Strategy,
+    /// What users defined about it, if it is theirs.
+    pub custom: Option<Custom>,
+}
+
+/// What the row of a custom resource says besides. Such a row is about one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Custom {
+    /// The kind of its lists.
+    pub list_kind: &'static str,
+    /// The version that objects are stored in.
+    pub storage_version: &'static str,
+}
+
+/// A path below an object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subresource {
+    /// The name in paths.
+    pub name: &'static str,
+    /// Group, version and kind of what is read and written there; empty where it is the resource's own.
+    pub kind: (&'static str, &'static str, &'static str),
+    /// What can be done, sorted.
+    pub verbs: &'static [&'static str],
+}
+
+/// What can be done with most resources.
+const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What the table does not say about a resource.
+const ROW: Resource = Resource {
+    group: "",
+    versions: &[],
+    plural: "",
+    singular: "",
+    kind: "",
+    namespaced: true,
+    short_names: &[],
+    categories: &[],
+    verbs: ALL,
+    subresources: &[],
+    fields: &[],
+    printer: printers::PLAIN,
+    delete_returns_object: false,
+    created_by_update: false,
+    unconditional_update: true,
+    strategy: generic::NAMED,
+    custom: None,
 };
 
-const fn cluster(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
-    Resource { group, version, kind, is_namespaced: false, strategy }
+const STATUS: Subresource = sub("status", ("", "", ""), &["get", "patch", "update"]);
+
+const fn sub(
+    name: &'static str,
+    kind: (&'static str, &'static str, &'static str),
+    verbs: &'static [&'static str],
+) -> Subresource {
+    Subresource { name, kind, verbs }
 }
 
-const fn namespaced(group: &'static str, version: &'static str, kind: &'static str, strategy: Strategy) -> Resource {
-    Resource { group, version, kind, is_namespaced: true, strategy }
-}
-
-/// All kinds whose meaning is known here.
-pub static RESOURCES: &[Resource] = &[
-    namespaced("", "v1", "ConfigMap", core::config::CONFIG_MAP),
-    namespaced("", "v1", "Event", core::event::CORE),
-    cluster("", "v1", "Namespace", core::namespace::STRATEGY),
-    cluster("", "v1", "Node", core::node::STRATEGY),
-    cluster("", "v1", "PersistentVolume", core::persistent_volume::STRATEGY),
-    namespaced("", "v1", "PersistentVolumeClaim", core::persistent_volume_claim::STRATEGY),
-    namespaced("", "v1", "Pod", core::pod::STRATEGY),
-    namespaced("", "v1", "Secret", core::config::SECRET),
-    namespaced("", "v1", "Service", core::service_given::STRATEGY),
-    cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", apiextensions::DEFINITION),
-    namespaced("apps", "v1", "DaemonSet", apps::DAEMON_SET),
-    namespaced("apps", "v1", "Deployment", apps::DEPLOYMENT),
-    namespaced("apps", "v1", "ReplicaSet", apps::REPLICA_SET),
-    namespaced("apps", "v1", "StatefulSet", apps::STATEFUL_SET),
-    namespaced("batch", "v1", "CronJob", batch::CRON_JOB),
-    namespaced("batch", "v1", "Job", batch::JOB),
-    cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", certificates::SIGNING_REQUEST),
-    cluster("certificates.k8s.io", "v1", "ClusterTrustBundle", certificates::TRUST_BUNDLE),
-    namespaced("coordination.k8s.io", "v1", "Lease", coordination::LEASE),
-    namespaced("events.k8s.io", "v1", "Event", core::event::EVENTS),
-    cluster("networking.k8s.io", "v1", "IPAddress", networking::ADDRESS),
-    namespaced("policy", "v1", "PodDisruptionBudget", policy::DISRUPTION_BUDGET),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", rbac::CLUSTER_ROLE),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", rbac::CLUSTER_ROLE_BINDING),
-    namespaced("rbac.authorization.k8s.io", "v1", "Role", rbac::ROLE),
-    namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", rbac::ROLE_BINDING),
-    cluster("resource.k8s.io", "v1", "DeviceClass", resource::DEVICE_CLASS),
-    namespaced("resource.k8s.io", "v1", "ResourceClaim", resource::CLAIM),
-    namespaced("resource.k8s.io", "v1", "ResourceClaimTemplate", resource::CLAIM_TEMPLATE),
-    cluster("resource.k8s.io", "v1", "ResourceSlice", resource::RESOURCE_SLICE),
-    cluster("scheduling.k8s.io", "v1", "PriorityClass", scheduling::PRIORITY_CLASS),
-    cluster("storage.k8s.io", "v1", "StorageClass", storage::STORAGE_CLASS),
-    cluster("storagemigration.k8s.io", "v1", "StorageVersionMigration", storage_migration::MIGRATION),
-    // Of the kinds from here on only metadata and schema are checked.
-    namespaced("", "v1", "Endpoints", generic::NAMED),
-    namespaced("", "v1", "LimitRange", generic::NAMED),
-    namespaced("", "v1", "PodTemplate", generic::NAMED),
-    namespaced("", "v1", "ReplicationController", generic::WITH_GENERATION),
-    namespaced("", "v1", "ResourceQuota", generic::WITH_STATUS),
-    namespaced("", "v1", "ServiceAccount", generic::NAMED),
-    cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", generic::COUNTED),
-    cluster(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicy",
-        generic::WITH_GENERATION_AND_STATUS_ALONE,
-    ),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", generic::COUNTED),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", generic::COUNTED),
-    cluster("apiregistration.k8s.io", "v1", "APIService", generic::WITH_STATUS_ALONE),
-    namespaced("apps", "v1", "ControllerRevision", generic::NAMED),
-    namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
-    namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", generic::WITH_GENERATION),
-    namespaced("discovery.k8s.io", "v1", "EndpointSlice", generic::COUNTED_WITH_LABELS),
-    namespaced("networking.k8s.io", "v1", "Ingress", generic::WITH_GENERATION),
-    cluster("networking.k8s.io", "v1", "IngressClass", generic::COUNTED),
-    namespaced("networking.k8s.io", "v1", "NetworkPolicy", generic::WITH_GENERATION),
-    cluster("node.k8s.io", "v1", "RuntimeClass", generic::NAMED),
-    cluster("storage.k8s.io", "v1", "CSIDriver", generic::NAMED),
-    cluster("storage.k8s.io", "v1", "CSINode", generic::NAMED),
-    namespaced("storage.k8s.io", "v1", "CSIStorageCapacity", generic::NAMED),
-    cluster("storage.k8s.io", "v1", "VolumeAttachment", generic::WITH_STATUS_ALONE),
-    cluster("storage.k8s.io", "v1", "VolumeAttributesClass", generic::NAMED),
-];
-
-/// The row of a kind.
+/// Groups in the order of discovery, with their versions, the preferred one first.
 #[must_use]
-pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|it| it.kind == kind && it.group == group && it.version == version)
+pub fn groups() -> &'static [(&'static str, &'static [&'static str])] {
+    table::GROUPS
 }
 
-/// The row of objects with this `apiVersion` and `kind`.
+/// All built-in resources.
+#[must_use]
+pub fn all() -> &'static [Resource] {
+    table::RESOURCES
+}
+
+/// The resource of this group and name, if it is served in `version`.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    all().iter().find(|it| it.plural == plural && it.group == group && it.versions.contains(&version))
+}
+
+/// The resource of objects with this `apiVersion` and `kind`.
 #[must_use]
 pub fn find_by_api_version(api_version: &str, kind: &str) -> Option<&'static Resource> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    find(group, version, kind)
+    all().iter().find(|it| it.kind == kind && it.group == group && it.versions.contains(&version))
+}
+
+/// Whether a group is served in a version.
+#[must_use]
+pub fn has_version(group: &str, version: &str) -> bool {
+    groups().iter().any(|(it, versions)| *it == group && versions.contains(&version))
+}
+
+impl Resource {
+    /// `apps/v1`, or `v1` in core.
+    #[must_use]
+    pub fn api_version(&self, version: &str) -> String {
+        api_version(self.group, version)
+    }
+
+    /// The version that objects are stored in.
+    #[must_use]
+    pub fn storage_version(&self) -> &'static str {
+        self.versions.first().copied().unwrap_or_default()
+    }
+
+    /// The type of its objects in a version.
+    #[must_use]
+    pub fn object_type(&self, version: &str) -> Option<&'static Type> {
+        if self.custom.is_some() {
+            return None;
+        }
+        types::by_kind(self.group, version, self.kind)
+    }
+
+    /// The kind of its lists.
+    #[must_use]
+    pub fn list_kind(&self) -> String {
+        match self.custom {
+            Some(custom) => custom.list_kind.to_owned(),
+            None => format!("{}List", self.kind),
+        }
+    }
+
+    /// A row for a resource that users define: what such resources have in common.
+    #[must_use]
+    pub const fn custom(custom: Custom) -> Self {
+        Self { unconditional_update: false, custom: Some(custom), ..ROW }
+    }
+
+    /// The resource as messages name it: `deployments.apps`.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        qualified(self.plural, self.group)
+    }
+
+    /// The kind as messages name it: `Deployment.apps`.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        qualified(self.kind, self.group)
+    }
+
+    /// Group and name that objects are stored under. Both kinds of events share one place.
+    #[must_use]
+    pub fn storage_name(&self) -> (&'static str, &'static str) {
+        match (self.group, self.plural) {
+            ("", plural) | ("events.k8s.io", plural @ "events") => ("core", plural),
+            (group, plural) => (group, plural),
+        }
+    }
+
+    /// The start of the keys of all its objects.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        let (group, plural) = self.storage_name();
+        ["/registry/", group, "/", plural, "/"].concat()
+    }
+
+    /// The key of an object.
+    #[must_use]
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        let (group, plural) = self.storage_name();
+        let (namespace, slash) = if self.namespaced { (namespace, "/") } else { ("", "") };
+        ["/registry/", group, "/", plural, "/", namespace, slash, name].concat()
+    }
+
+    /// Whether it has a subresource.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|it| it.name == name)
+    }
+}
+
+/// `apps/v1`, or `v1` in core.
+#[must_use]
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// `name.group`, or `name` in core.
+#[must_use]
+pub fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
 #[cfg(test)]
@@ -99,11 +234,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_a_type_and_stands_once() {
-        let mut seen = std::collections::HashSet::new();
-        for resource in RESOURCES {
-            assert!(resource.object_type().is_some(), "{}", resource.qualified_kind());
-            assert!(seen.insert((resource.group, resource.version, resource.kind)), "{}", resource.qualified_kind());
+    fn every_row_has_a_type_in_each_version() {
+        for resource in all() {
+            assert!(!resource.versions.is_empty(), "{}", resource.plural);
+            for version in resource.versions {
+                assert!(has_version(resource.group, version), "{} {version}", resource.plural);
+                assert!(resource.object_type(version).is_some(), "{}/{version} {}", resource.group, resource.kind);
+            }
         }
+    }
+
+    #[test]
+    fn events_of_both_groups_share_one_place() {
+        let core = find("", "v1", "events").unwrap();
+        let new = find("events.k8s.io", "v1", "events").unwrap();
+        assert_eq!(core.key("a", "b"), "/registry/core/events/a/b");
+        assert_eq!(core.prefix(), new.prefix());
+        assert_eq!(find("", "v1", "nodes").unwrap().key("", "n"), "/registry/core/nodes/n");
     }
 }

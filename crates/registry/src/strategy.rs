@@ -1,4 +1,4 @@
-//! What a resource is made of: one row per kind, with the functions that give it meaning.
+//! What a kind means: the functions that its row in [`resources`](crate::resources) names.
 //!
 //! A strategy follows Kubernetes' `rest.RESTCreateStrategy` and its siblings: prepare (reset what users may not set,
 //! drop what is gated), validate, warn. The order in which they are asked is in [`admit`](crate::admit).
@@ -6,7 +6,6 @@
 use api::features::Features;
 use api::field::Errors;
 use api::json::Value;
-use api::types::{self, Type};
 
 use crate::expressions::Expressions;
 
@@ -79,35 +78,3 @@ pub(crate) const PLAIN: Strategy = Strategy {
     canonicalize: |_| {},
     subresources: &[],
 };
-
-/// A row of the table of resources.
-#[derive(Debug)]
-pub struct Resource {
-    /// The API group, empty for the core group.
-    pub group: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The kind.
-    pub kind: &'static str,
-    /// Whether objects live in a namespace.
-    pub is_namespaced: bool,
-    pub(crate) strategy: Strategy,
-}
-
-impl Resource {
-    /// The type of the objects.
-    #[must_use]
-    pub fn object_type(&self) -> Option<&'static Type> {
-        types::by_kind(self.group, self.version, self.kind)
-    }
-
-    /// The kind as messages name it: with `.GROUP` if it has one.
-    #[must_use]
-    pub fn qualified_kind(&self) -> String {
-        // Events of both groups are one kind inside.
-        if self.group == "events.k8s.io" {
-            return self.kind.to_owned();
-        }
-        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
-    }
-}

@@ -32,7 +32,7 @@ fn context<'a>(environments: &'a Environments, features: Features) -> Context<'a
 type Served = Result<CustomResource, String>;
 
 fn serve(definition: &Value, environments: &Environments, languages: &Languages) -> Served {
-    let resource = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let resource = resources::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     let context = context(environments, Features::default());
     let accepted = admit::create(resource, definition, &context).map_err(|refused| refused.to_string())?;
     CustomResource::new(&accepted.object, "v1", languages)
@@ -304,7 +304,7 @@ fn large_definitions_load_validate_and_print() {
     let environments = Environments::sharing(&languages).unwrap();
     let features = Features::default().with(api::features::Gate::CRDAdditionalPrinterColumnCEL, true);
     let context = context(&environments, features);
-    let row = resources::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let row = resources::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     for (text, table) in files {
         let lines: Vec<Value> = text.lines().map(|line| json::parse(line.as_bytes()).unwrap()).collect();
         let definition = admit::create(row, lines[0].get("definition").unwrap(), &context).unwrap().object;

@@ -95,7 +95,7 @@ fn run(case: &Value, context: &Context<'_>) -> Vec<Outcome> {
     }
     let spec = pod_spec(case.get("spec"), case.get("terms"));
     if case.get("old").is_some() {
-        let pod = resources::find("", "v1", "Pod").unwrap();
+        let pod = resources::find("", "v1", "pods").unwrap();
         let old = stored_pod(pod_spec(case.get("old"), case.get("old_terms")));
         let old = admit::read(pod, &old, context.now).unwrap().object;
         return vec![("update", "", admit::update(pod, &stored_pod(spec), &old, None, context))];

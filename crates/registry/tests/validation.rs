@@ -76,7 +76,7 @@ fn check(input: &Value, expected: &Value, environments: &Environments) -> Option
         admit::create(resource, &document, &context)
     } else {
         let mut old = input.get("old").unwrap().clone();
-        if resource.is_namespaced && old.str_at(&["metadata", "namespace"]).is_none() {
+        if resource.namespaced && old.str_at(&["metadata", "namespace"]).is_none() {
             old.get_mut("metadata").unwrap().as_object_mut().unwrap().insert("namespace", context.namespace);
         }
         drop_managed_fields(&mut old);

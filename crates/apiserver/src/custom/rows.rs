@@ -11,7 +11,7 @@ use api::json::Value;
 use crate::resources::{Custom, Resource, Subresource};
 
 static TEXTS: OnceLock<Mutex<HashSet<&'static str>>> = OnceLock::new();
-static ROWS: OnceLock<Mutex<HashSet<&'static Resource>>> = OnceLock::new();
+static ROWS: OnceLock<Mutex<Vec<&'static Resource>>> = OnceLock::new();
 
 /// What can be done with custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -38,18 +38,11 @@ fn keep_all<'t>(texts: impl Iterator<Item = &'t str>) -> &'static [&'static str]
     if kept.is_empty() { &[] } else { Box::leak(kept.into_boxed_slice()) }
 }
 
-/// The row, kept for good. What it refers to is let go if the row is known.
+/// The row, kept for good.
 fn keep_row(row: Resource) -> &'static Resource {
-    let rows = ROWS.get_or_init(Mutex::default);
-    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-    match rows.get(&row) {
-        Some(found) => found,
-        None => {
-            let kept: &'static Resource = Box::leak(Box::new(row));
-            rows.insert(kept);
-            kept
-        }
-    }
+    let kept: &'static Resource = Box::leak(Box::new(row));
+    ROWS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+    kept
 }
 
 /// The row of a version of a definition whose names are accepted.
@@ -73,23 +66,15 @@ pub(super) fn of_version(definition: &Value, version: &Value, storage_version: &
     let fields = fields.iter().filter_map(|field| field.str_at(&["jsonPath"]));
     let fields: Vec<&str> = fields.map(|path| path.strip_prefix('.').unwrap_or(path)).collect();
     let version_name = keep(version.str_at(&["name"]).unwrap_or_default());
-    let mut row = Resource {
-        group: keep(spec.and_then(|spec| spec.str_at(&["group"])).unwrap_or_default()),
-        versions: &[],
-        plural: keep(name("plural")),
-        singular: keep(name("singular")),
-        kind: keep(name("kind")),
-        namespaced: spec.and_then(|spec| spec.str_at(&["scope"])) == Some("Namespaced"),
-        short_names: &[],
-        categories: &[],
-        verbs: if is_terminating { VERBS_WHILE_TERMINATING } else { VERBS },
-        subresources,
-        custom: Some(Custom {
-            list_kind: keep(name("listKind")),
-            storage_version: keep(storage_version),
-            selectable_fields: &[],
-        }),
-    };
+    let custom = Custom { list_kind: keep(name("listKind")), storage_version: keep(storage_version) };
+    let mut row = Resource::custom(custom);
+    row.group = keep(spec.and_then(|spec| spec.str_at(&["group"])).unwrap_or_default());
+    row.plural = keep(name("plural"));
+    row.singular = keep(name("singular"));
+    row.kind = keep(name("kind"));
+    row.namespaced = spec.and_then(|spec| spec.str_at(&["scope"])) == Some("Namespaced");
+    row.verbs = if is_terminating { VERBS_WHILE_TERMINATING } else { VERBS };
+    row.subresources = subresources;
     let lists = (list(names, "shortNames"), list(names, "categories"));
     if let Some(found) = known(&row, version_name, &lists.0, &lists.1, &fields) {
         return found;
@@ -97,9 +82,7 @@ pub(super) fn of_version(definition: &Value, version: &Value, storage_version: &
     row.versions = keep_all(std::iter::once(version_name));
     row.short_names = keep_all(lists.0.iter().map(String::as_str));
     row.categories = keep_all(lists.1.iter().map(String::as_str));
-    if let Some(custom) = &mut row.custom {
-        custom.selectable_fields = keep_all(fields.into_iter());
-    }
+    row.fields = keep_all(fields.into_iter());
     keep_row(row)
 }
 
@@ -119,10 +102,8 @@ fn known(
             && it.versions == [version]
             && it.short_names == short_names
             && it.categories == categories
-            && it.custom.is_some_and(|it| {
-                (it.list_kind, it.storage_version) == (custom.list_kind, custom.storage_version)
-                    && it.selectable_fields == fields
-            })
+            && it.custom == Some(custom)
+            && it.fields == fields
             && (it.singular, it.kind, it.namespaced) == (row.singular, row.kind, row.namespaced)
             && (it.verbs, it.subresources) == (row.verbs, row.subresources)
     })
@@ -149,7 +130,7 @@ mod tests {
         assert!(std::ptr::eq(first, of_version(&definition("x"), &version, "v1")));
         assert!(!std::ptr::eq(first, of_version(&definition("y"), &version, "v1")));
         assert_eq!((first.versions, first.short_names), (["v1"].as_slice(), ["x"].as_slice()));
-        assert_eq!(first.custom.unwrap().selectable_fields, ["spec.x"]);
+        assert_eq!(first.fields, ["spec.x"]);
         assert!(first.subresource("status").is_some() && first.subresource("scale").is_none());
     }
 }

@@ -42,7 +42,7 @@ impl Selector {
             let (is_plain, is_namespaced) = (resource.custom.is_some(), resource.namespaced);
             terms.push(Term { field, equal, value: unescape(&value), is_plain, is_namespaced });
         }
-        Ok(Self { terms, offered: offered(resource) })
+        Ok(Self { terms, offered: resource.fields })
     }
 
     /// Whether nothing is required.
@@ -141,65 +141,8 @@ fn unescape(value: &str) -> String {
     value.replace("\\,", ",").replace("\\=", "=").replace("\\\\", "\\")
 }
 
-/// The fields that a resource offers beside name and namespace.
-fn offered(resource: &Resource) -> &'static [&'static str] {
-    if let Some(custom) = resource.custom {
-        return custom.selectable_fields;
-    }
-    match (resource.group, resource.plural) {
-        ("", "pods") => &[
-            "spec.host",
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "secrets") => &["type"],
-        ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") => &["status.replicas"],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("batch", "jobs") => &["status.successful"],
-        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-        ("certificates.k8s.io", "clustertrustbundles") => &["spec.signerName"],
-        ("certificates.k8s.io", "podcertificaterequests") => &["spec.nodeName", "spec.podName", "spec.signerName"],
-        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver", "spec.pool.name"],
-        _ => &[],
-    }
-}
-
 fn check(field: &str, resource: &Resource) -> Result<()> {
-    let offered = offered(resource);
+    let offered = resource.fields;
     // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
     let own_conversion = !offered.is_empty() || resource.custom.is_some();
     let is_name = match field {

@@ -1,13 +1,12 @@
 //! Tables: what `kubectl get` shows.
 //!
-//! Which columns a kind has, and what stands in them, is in [`printers`]; here they become Table objects.
+//! Which columns a kind has, and what stands in them, is in `registry::printers`; here they become Table objects.
 
-mod printers;
 mod rows;
 
 use api::json::{Object, Value};
+use registry::printers::{Column, Printer, SCALES};
 
-use self::printers::Printer;
 pub(crate) use self::rows::of_stored;
 use crate::clock;
 use crate::custom::serving::Serving;
@@ -38,7 +37,7 @@ pub(crate) fn of_list(
         let table = custom_tables::of(call.server, custom, call.query, version, objects, metadata, true);
         return Ok(Answer::json(code, &table.value).with_warnings(table.warnings));
     }
-    let printer = printers::of(call.resource);
+    let printer = call.resource.printer;
     let rows: Vec<Value> =
         objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
     Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
@@ -48,13 +47,13 @@ pub(crate) fn of_list(
 pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::objects::metadata::text(&scale, "resourceVersion"));
-    let row = row(&printers::others::SCALES, call.resource, call.query, &call.accepted.version, scale);
-    table(&call.accepted.version, metadata, Some(&printers::others::SCALES), vec![row])
+    let row = row(&SCALES, call.resource, call.query, &call.accepted.version, scale);
+    table(&call.accepted.version, metadata, Some(&SCALES), vec![row])
 }
 
 /// The table that a watch event holds: one row, columns only in the first.
 pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: Value, first: bool) -> Value {
-    let printer = printers::of(resource);
+    let printer = resource.printer;
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::objects::metadata::text(&object, "resourceVersion"));
     let row = row(&printer, resource, query, version, object);
@@ -83,7 +82,7 @@ pub(crate) fn bookmark(
     metadata: Object,
     first: bool,
 ) -> Value {
-    let printer = printers::of(resource);
+    let printer = resource.printer;
     let object = partial_metadata(&api::json!({"metadata": (metadata.clone())}), version);
     // Kubernetes: an object that has nothing is printed.
     let cells = match custom {
@@ -106,7 +105,7 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
     })
 }
 
-fn column(column: &printers::Column) -> Value {
+fn column(column: &Column) -> Value {
     let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
         "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),

@@ -17,8 +17,8 @@ use crate::http::payload::FieldValidation;
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
 use crate::objects::apply::{Refusal, Write, conflict_message};
-use crate::objects::conversion;
 use crate::objects::metadata;
+use registry::conversion;
 
 /// So often apply starts over if the object appears or goes meanwhile.
 const ATTEMPTS: usize = 5;

@@ -13,12 +13,12 @@ use crate::http::answer::Answer;
 use crate::http::payload::{self, FieldValidation};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
-use crate::objects::conversion;
 use crate::objects::metadata;
 use crate::objects::services;
 use crate::random;
 use crate::resources::Resource;
 use crate::storage::stored::Served;
+use registry::conversion;
 
 /// What clients may not set in a new object.
 pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];

@@ -133,7 +133,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
     let warnings = options.warnings(call.resource);
     let done = delete_object(call, &options).await?;
     let answer = match done {
-        Done::Deleted(object) if !call.resource.delete_returns_object() => {
+        Done::Deleted(object) if !call.resource.delete_returns_object => {
             let uid = metadata::text(&object, "uid");
             Answer::json(200, &status::success(call.resource, &call.target.name, uid))
         }

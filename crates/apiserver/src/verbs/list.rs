@@ -17,10 +17,10 @@ use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::negotiation::Form;
 use crate::http::status::{Failure, Result};
-use crate::objects::conversion;
 use crate::serving::tables;
 use crate::storage::cache::Snapshot;
 use crate::storage::stored::Served;
+use registry::conversion;
 
 /// Pieces of a long list have about this many bytes.
 const PIECE: usize = 64 << 10;

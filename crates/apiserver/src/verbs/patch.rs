@@ -9,9 +9,9 @@ use crate::http::answer::Answer;
 use crate::http::payload::{Decoded, FieldValidation, Payload};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
-use crate::objects::conversion;
 use crate::objects::metadata;
 use crate::objects::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
+use registry::conversion;
 
 const MANAGED_FIELDS: &[u8] = b"managedFields";
 

@@ -13,8 +13,8 @@ use crate::http::answer::Answer;
 use crate::http::payload::{self, Decoded, FieldValidation};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
-use crate::objects::conversion;
 use crate::objects::metadata;
+use registry::conversion;
 
 /// So often an update starts over if the object appears or goes meanwhile.
 const ATTEMPTS: usize = 5;
@@ -58,7 +58,7 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
 
 /// Whether an update makes an object that does not exist.
 fn is_created(call: &Call<'_>, subresource: &str) -> bool {
-    subresource.is_empty() && call.resource.created_by_update()
+    subresource.is_empty() && call.resource.created_by_update
 }
 
 /// Makes the object of an update that found none.
@@ -133,7 +133,7 @@ impl BasedOn {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(Failure::unclassified(format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
         }
-        if matches!(version.as_str(), "" | "0") && !call.resource.unconditional_update() {
+        if matches!(version.as_str(), "" | "0") && !call.resource.unconditional_update {
             let mut errors = api::field::Errors::new();
             let at = api::field::Path::new("metadata");
             let shown = if version.is_empty() { 0_i64 } else { version.parse().unwrap_or_default() };

@@ -19,12 +19,12 @@ use crate::http::body::Body;
 use crate::http::negotiation::{Accepted, Form};
 use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
-use crate::objects::conversion;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
 use crate::storage::cache::{Change, ChangeKind, Follower, Snapshot, TooOld, event_line};
 use crate::storage::stored::Served;
+use registry::conversion;
 
 /// This many batches wait for the connection: what a client does not read is in memory once for each watch.
 const BATCHES_WAITING: usize = 1;

@@ -6,8 +6,8 @@ use api::types;
 use super::ownership::Versions;
 use super::reset::Reset;
 use super::shape::Shape;
-use crate::objects::conversion;
 use crate::resources::{self, Resource};
+use registry::conversion;
 
 /// A built-in resource, written through one of its paths.
 #[derive(Debug)]

@@ -201,7 +201,7 @@ impl Described<'_> {
             "list" => Some(self.list_schema.clone()),
             "watch" | "watchlist" => Some(schema_of_meta("WatchEvent")),
             "deletecollection" => Some(schema_of_meta("Status")),
-            "delete" if !resource.delete_returns_object() => Some(schema_of_meta("Status")),
+            "delete" if !resource.delete_returns_object => Some(schema_of_meta("Status")),
             "connect" => None,
             _ if part.is_some_and(|part| part.name == "log") => None,
             _ => schema,

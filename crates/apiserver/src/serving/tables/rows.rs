@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 
 use api::json::{self, Object, Value};
 use bytes::Bytes;
+use registry::printers::Printer;
 
-use super::printers::{self, Printer};
 use super::{conditions, table};
 use crate::clock;
 use crate::http::body::Body;
 use crate::http::request::Query;
 use crate::resources::Resource;
+
 use crate::storage::stored::Served;
 use crate::verbs::{Call, partial_metadata};
 
@@ -25,7 +26,7 @@ const THREADS_MAX: usize = 4;
 
 /// The table of a list.
 pub(crate) fn of_stored(call: &Call<'_>, objects: &[&Served], metadata: Object) -> Body {
-    let printer = printers::of(call.resource);
+    let printer = call.resource.printer;
     let version = call.accepted.version.as_str();
     if objects.is_empty() && printer.is_plain() {
         // Kubernetes: what has no columns of its own has no rows either, not even none.
@@ -37,7 +38,7 @@ pub(crate) fn of_stored(call: &Call<'_>, objects: &[&Served], metadata: Object) 
     }
     let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
     let classes = objects.iter().filter(|_| is_class).map(|class| class.decode());
-    let default_class = printers::storage::default_class(classes);
+    let default_class = registry::printers::default_class(classes);
     let rows = Rows { printer: &printer, resource: call.resource, query: call.query, version, default_class };
     let head = json::to_string(&table(version, metadata, Some(&printer), Vec::new()));
     let head = head.strip_suffix("]}").map(ToOwned::to_owned).unwrap_or(head);
@@ -96,7 +97,7 @@ impl Rows<'_> {
 
     /// Appends a row to `text`; `read` is room for what is read of the object.
     fn row(&self, text: &mut String, served: &Served, read: &mut Vec<u8>) {
-        let unread = printers::unread(self.resource);
+        let unread = self.printer.unread;
         // No cell shows managed fields, which are often half of the object.
         let (before, after) = served.around_managed_fields();
         read.clear();

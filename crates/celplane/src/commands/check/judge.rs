@@ -167,7 +167,7 @@ impl Judge {
     /// As the server does it.
     fn admit(
         &self,
-        resource: &registry::strategy::Resource,
+        resource: &registry::resources::Resource,
         manifest: &Manifest,
         find: &dyn Fn(&str) -> Position,
         report: &mut ObjectReport,
@@ -176,7 +176,7 @@ impl Judge {
         let context = Context {
             features: self.features,
             expressions: &self.environments,
-            namespace: if resource.is_namespaced { namespace } else { "" },
+            namespace: if resource.namespaced { namespace } else { "" },
             now: "2000-01-01T00:00:00Z",
             uid: "00000000-0000-4000-8000-000000000001",
             name_suffix: "bcdfg",

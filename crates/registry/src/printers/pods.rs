@@ -3,9 +3,9 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, Printer, age, condition, int, list, name, or_none, since, text, wide};
+use super::{AGE, NAME, Printer, age, condition, int, is_deleting, list, name, or_none, since, text, wide};
 
-pub(super) const PRINTER: Printer = Printer {
+pub(crate) const PRINTER: Printer = Printer {
     columns: &[
         NAME,
         text("Ready", "How many containers are ready, of how many."),
@@ -18,10 +18,11 @@ pub(super) const PRINTER: Printer = Printer {
         wide("Readiness Gates", "How many readiness gates are passed, of how many."),
     ],
     cells,
+    unread: UNREAD,
 };
 
 /// What takes most of the room of a pod, and is not shown.
-pub(super) const UNREAD: &[&str] = &[
+const UNREAD: &[&str] = &[
     "affinity",
     "annotations",
     "args",
@@ -146,7 +147,7 @@ impl State {
             (state.restarts, state.last_restart) = (sidecar_restarts, sidecar_last);
             state.add_containers(pod);
         }
-        let deleting = crate::objects::metadata::is_deleting(pod);
+        let deleting = is_deleting(pod);
         if deleting && text(&["status", "reason"]) == "NodeLost" {
             "Unknown".clone_into(&mut state.reason);
         } else if deleting && !matches!(phase, "Succeeded" | "Failed") {

@@ -61,7 +61,7 @@ impl RuntimeConfig {
     }
 
     /// Groups in the order of discovery, with those of their versions that are served.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    pub fn groups(&self) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
         let served = |(group, versions): &(&'static str, &'static [&'static str])| {
             (*group, versions.iter().copied().filter(|version| self.serves(group, version)).collect::<Vec<_>>())
         };
@@ -69,7 +69,8 @@ impl RuntimeConfig {
     }
 
     /// Whether a group is served in a version.
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+    #[must_use]
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
         super::has_version(group, version) && self.serves(group, version)
     }
 }

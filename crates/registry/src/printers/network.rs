@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use super::{AGE, NAME, Printer, age, int, joined, list, name, or, or_none, selector_text, text};
+use super::{AGE, NAME, PLAIN, Printer, age, int, joined, list, name, or, or_none, selector_text, text};
 
 /// At most this many items are shown in a cell.
 const SHOWN_MAX: usize = 3;
@@ -17,7 +17,7 @@ fn some_of(items: &[String]) -> String {
     }
 }
 
-pub(super) const ENDPOINTS: Printer = Printer {
+pub(crate) const ENDPOINTS: Printer = Printer {
     columns: &[NAME, text("Endpoints", "Where the service is."), AGE],
     cells: |it, now| {
         let subsets = list(it, &["subsets"]);
@@ -42,9 +42,10 @@ pub(super) const ENDPOINTS: Printer = Printer {
         };
         vec![name(it), shown.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const ENDPOINT_SLICES: Printer = Printer {
+pub(crate) const ENDPOINT_SLICES: Printer = Printer {
     columns: &[
         NAME,
         text("AddressType", "What the addresses are."),
@@ -62,9 +63,10 @@ pub(super) const ENDPOINT_SLICES: Printer = Printer {
         let addresses: Vec<String> = addresses.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
         vec![name(it), or(it, &["addressType"], ""), some_of(&ports).into(), some_of(&addresses).into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const INGRESSES: Printer = Printer {
+pub(crate) const INGRESSES: Printer = Printer {
     columns: &[
         NAME,
         text("Class", "Which controller serves it."),
@@ -97,6 +99,7 @@ pub(super) const INGRESSES: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
 
 /// The first hosts; how many more is counted by rules, as Kubernetes does it.
@@ -117,7 +120,7 @@ fn hosts(rules: &[Value]) -> String {
     }
 }
 
-pub(super) const INGRESS_CLASSES: Printer = Printer {
+pub(crate) const INGRESS_CLASSES: Printer = Printer {
     columns: &[NAME, text("Controller", "Who serves it."), text("Parameters", "What configures it."), AGE],
     cells: |it, now| {
         let default = it.at(&["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"]);
@@ -133,22 +136,25 @@ pub(super) const INGRESS_CLASSES: Printer = Printer {
         let parameters = parameters.unwrap_or_else(|| "<none>".to_owned());
         vec![shown.into(), or(it, &["spec", "controller"], ""), parameters.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const POLICIES: Printer = Printer {
+pub(crate) const POLICIES: Printer = Printer {
     columns: &[NAME, text("Pod-Selector", "The pods that it is for."), AGE],
     cells: |it, now| vec![name(it), selector_text(it.at(&["spec", "podSelector"])).into(), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const SERVICE_RANGES: Printer = Printer {
+pub(crate) const SERVICE_RANGES: Printer = Printer {
     columns: &[NAME, text("CIDRs", "The ranges."), AGE],
     cells: |it, now| {
         let ranges: Vec<&str> = list(it, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
         vec![name(it), ranges.join(",").into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const ADDRESSES: Printer = Printer {
+pub(crate) const ADDRESSES: Printer = Printer {
     columns: &[NAME, text("ParentRef", "What uses it."), AGE],
     cells: |it, now| {
         let parent = it.at(&["spec", "parentRef"]).filter(|it| !it.is_null()).map(|parent| {
@@ -160,9 +166,10 @@ pub(super) const ADDRESSES: Printer = Printer {
         });
         vec![name(it), parent.unwrap_or_else(|| "<none>".to_owned()).into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const API_SERVICES: Printer = Printer {
+pub(crate) const API_SERVICES: Printer = Printer {
     columns: &[NAME, text("Service", "Who serves it."), text("Available", "Whether it is served."), AGE],
     cells: |it, now| {
         let service = it.at(&["spec", "service"]).filter(|it| !it.is_null()).map(|service| {
@@ -184,9 +191,10 @@ pub(super) const API_SERVICES: Printer = Printer {
         );
         vec![name(it), service.unwrap_or_else(|| "Local".to_owned()).into(), available.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const POD_TEMPLATES: Printer = Printer {
+pub(crate) const POD_TEMPLATES: Printer = Printer {
     columns: &[
         NAME,
         text("Containers", "The names of its containers."),
@@ -202,9 +210,11 @@ pub(super) const POD_TEMPLATES: Printer = Printer {
             super::label_text(it.at(&["template", "metadata", "labels"])).into(),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const TRUST_BUNDLES: Printer = Printer {
+pub(crate) const TRUST_BUNDLES: Printer = Printer {
     columns: &[NAME, text("SignerName", "Whose certificates it holds.")],
     cells: |it, _| vec![name(it), or_none(it, &["spec", "signerName"])],
+    ..PLAIN
 };

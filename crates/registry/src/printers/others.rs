@@ -4,14 +4,15 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, Column, NAME, Printer, age, condition, human_duration, int, list, name, number, or, or_none, since, text,
+    AGE, Column, NAME, PLAIN, Printer, age, condition, human_duration, int, list, name, number, or, or_none, since,
+    text,
 };
 
 const fn flag(name: &'static str, description: &'static str, priority: u8) -> Column {
     Column { name, kind: "boolean", description, priority }
 }
 
-pub(super) const QUOTAS: Printer = Printer {
+pub(crate) const QUOTAS: Printer = Printer {
     columns: &[
         NAME,
         text("Request", "What is requested and may be."),
@@ -30,9 +31,10 @@ pub(super) const QUOTAS: Printer = Printer {
         }
         vec![name(it), requests.join(", ").into(), limits.join(", ").into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const AUTOSCALERS: Printer = Printer {
+pub(crate) const AUTOSCALERS: Printer = Printer {
     columns: &[
         NAME,
         text("Reference", "What is scaled."),
@@ -56,6 +58,7 @@ pub(super) const AUTOSCALERS: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
 
 /// The first two metrics, as current and wanted values.
@@ -106,9 +109,10 @@ fn one_metric(metric: &Value, current: Option<&Value>) -> String {
     }
 }
 
-pub(super) const WEBHOOKS: Printer = Printer {
+pub(crate) const WEBHOOKS: Printer = Printer {
     columns: &[NAME, number("Webhooks", "How many there are."), AGE],
     cells: |it, now| vec![name(it), count(list(it, &["webhooks"])), age(it, now)],
+    ..PLAIN
 };
 
 fn count(items: &[Value]) -> Value {
@@ -125,17 +129,19 @@ fn param_kind(it: &Value) -> Value {
     }
 }
 
-pub(super) const VALIDATING_POLICIES: Printer = Printer {
+pub(crate) const VALIDATING_POLICIES: Printer = Printer {
     columns: &[NAME, number("Validations", "How many there are."), text("ParamKind", "What configures it."), AGE],
     cells: |it, now| vec![name(it), count(list(it, &["spec", "validations"])), param_kind(it), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const MUTATING_POLICIES: Printer = Printer {
+pub(crate) const MUTATING_POLICIES: Printer = Printer {
     columns: &[NAME, number("Mutations", "How many there are."), text("ParamKind", "What configures it."), AGE],
     cells: |it, now| vec![name(it), count(list(it, &["spec", "mutations"])), param_kind(it), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const POLICY_BINDINGS: Printer = Printer {
+pub(crate) const POLICY_BINDINGS: Printer = Printer {
     columns: &[NAME, text("PolicyName", "The policy."), text("ParamRef", "What configures it."), AGE],
     cells: |it, now| {
         let param = it.at(&["spec", "paramRef"]).filter(|it| !it.is_null()).map(|param| {
@@ -149,9 +155,10 @@ pub(super) const POLICY_BINDINGS: Printer = Printer {
         let param = param.unwrap_or_else(|| "<unset>".to_owned());
         vec![name(it), or(it, &["spec", "policyName"], ""), param.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const SIGNING_REQUESTS: Printer = Printer {
+pub(crate) const SIGNING_REQUESTS: Printer = Printer {
     columns: &[
         NAME,
         AGE,
@@ -184,9 +191,10 @@ pub(super) const SIGNING_REQUESTS: Printer = Printer {
             state.into(),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const REVISIONS: Printer = Printer {
+pub(crate) const REVISIONS: Printer = Printer {
     columns: &[NAME, text("Controller", "Whose revision it is."), text("Revision", "Its number."), AGE],
     cells: |it, now| {
         let owners = list(it, &["metadata", "ownerReferences"]);
@@ -199,19 +207,22 @@ pub(super) const REVISIONS: Printer = Printer {
         let owner = owner.unwrap_or_else(|| "<none>".to_owned());
         vec![name(it), owner.into(), int(it, &["revision"]).into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const RUNTIME_CLASSES: Printer = Printer {
+pub(crate) const RUNTIME_CLASSES: Printer = Printer {
     columns: &[NAME, text("Handler", "What runs the pods."), AGE],
     cells: |it, now| vec![name(it), or(it, &["handler"], ""), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const ATTRIBUTES_CLASSES: Printer = Printer {
+pub(crate) const ATTRIBUTES_CLASSES: Printer = Printer {
     columns: &[NAME, text("DriverName", "Which driver knows it."), AGE],
     cells: |it, now| vec![name(it), or(it, &["driverName"], ""), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const ATTACHMENTS: Printer = Printer {
+pub(crate) const ATTACHMENTS: Printer = Printer {
     columns: &[
         NAME,
         text("Attacher", "Who attaches it."),
@@ -230,9 +241,10 @@ pub(super) const ATTACHMENTS: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const COMPONENT_STATUSES: Printer = Printer {
+pub(crate) const COMPONENT_STATUSES: Printer = Printer {
     columns: &[
         NAME,
         text("Status", "Whether it is healthy."),
@@ -249,9 +261,10 @@ pub(super) const COMPONENT_STATUSES: Printer = Printer {
         };
         vec![name(it), status.into(), part("message").into(), part("error").into()]
     },
+    ..PLAIN
 };
 
-pub(super) const DEVICE_TAINTS: Printer = Printer {
+pub(crate) const DEVICE_TAINTS: Printer = Printer {
     columns: &[
         NAME,
         text("Key", "The taint's key."),
@@ -265,12 +278,14 @@ pub(super) const DEVICE_TAINTS: Printer = Printer {
         let added = it.str_at(&["spec", "taint", "timeAdded"]).map(|time| since(Some(time), now)).unwrap_or_default();
         vec![name(it), part("key"), part("value"), part("effect"), added.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
 /// The table of `…/scale`.
-pub(in crate::serving::tables) const SCALES: Printer = Printer {
+pub const SCALES: Printer = Printer {
     columns: &[NAME, number("Desired", "How many there should be."), number("Available", "How many there are."), AGE],
     cells: scale,
+    ..PLAIN
 };
 
 fn scale(it: &Value, now: Timestamp) -> Vec<Value> {

@@ -2,9 +2,9 @@
 
 use api::json::Value;
 
-use super::{AGE, Column, NAME, Printer, age, int, list, name, number, or, text, wide};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, int, is_deleting, list, name, number, or, text, wide};
 
-pub(super) const BUDGETS: Printer = Printer {
+pub(crate) const BUDGETS: Printer = Printer {
     columns: &[
         NAME,
         text("Min Available", "How many pods must stay."),
@@ -21,9 +21,10 @@ pub(super) const BUDGETS: Printer = Printer {
         let allowed = int(it, &["status", "disruptionsAllowed"]);
         vec![name(it), shown("minAvailable").into(), shown("maxUnavailable").into(), allowed.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const PRIORITY_CLASSES: Printer = Printer {
+pub(crate) const PRIORITY_CLASSES: Printer = Printer {
     columns: &[
         NAME,
         number("Value", "The priority."),
@@ -40,19 +41,22 @@ pub(super) const PRIORITY_CLASSES: Printer = Printer {
         let default = it.get("globalDefault").and_then(Value::as_bool).unwrap_or_default();
         vec![name(it), int(it, &["value"]).into(), default.into(), age(it, now), or(it, &["preemptionPolicy"], "")]
     },
+    ..PLAIN
 };
 
-pub(super) const LEASES: Printer = Printer {
+pub(crate) const LEASES: Printer = Printer {
     columns: &[NAME, text("Holder", "Who holds it."), AGE],
     cells: |it, now| vec![name(it), or(it, &["spec", "holderIdentity"], ""), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const CREATED: Printer = Printer {
+pub(crate) const CREATED: Printer = Printer {
     columns: &[NAME, Column { name: "Created At", kind: "date", description: "When it was created.", priority: 0 }],
     cells: |it, _| vec![name(it), or(it, &["metadata", "creationTimestamp"], "")],
+    ..PLAIN
 };
 
-pub(super) const DEFINITIONS: Printer = Printer {
+pub(crate) const DEFINITIONS: Printer = Printer {
     columns: &[
         NAME,
         text("Scope", "Cluster/Namespaced"),
@@ -82,12 +86,13 @@ pub(super) const DEFINITIONS: Printer = Printer {
             or(it, &["spec", "group"], ""),
             or(it, &["spec", "names", "kind"], ""),
             short_names.collect::<Vec<_>>().join(",").into(),
-            registry::definition_status::is_true(it, "Established").into(),
+            crate::definition_status::is_true(it, "Established").into(),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const BINDINGS: Printer = Printer {
+pub(crate) const BINDINGS: Printer = Printer {
     columns: &[
         NAME,
         text("Role", "The role that is granted."),
@@ -118,13 +123,14 @@ pub(super) const BINDINGS: Printer = Printer {
             subjects("ServiceAccount"),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const RESOURCE_CLAIMS: Printer = Printer {
+pub(crate) const RESOURCE_CLAIMS: Printer = Printer {
     columns: &[NAME, text("State", "Whether it is allocated, reserved or going away."), AGE],
     cells: |it, now| {
         let mut states = Vec::new();
-        if crate::objects::metadata::is_deleting(it) {
+        if is_deleting(it) {
             states.push("deleted");
         }
         if it.at(&["status", "allocation"]).is_some_and(|value| !value.is_null()) {
@@ -137,9 +143,10 @@ pub(super) const RESOURCE_CLAIMS: Printer = Printer {
         }
         vec![name(it), states.join(",").into(), age(it, now)]
     },
+    ..PLAIN
 };
 
-pub(super) const RESOURCE_SLICES: Printer = Printer {
+pub(crate) const RESOURCE_SLICES: Printer = Printer {
     columns: &[
         NAME,
         text("Node", "The node that has the devices."),
@@ -152,4 +159,5 @@ pub(super) const RESOURCE_SLICES: Printer = Printer {
         let (node, driver) = (text(&["spec", "nodeName"]), text(&["spec", "driver"]));
         vec![name(it), node, driver, text(&["spec", "pool", "name"]), age(it, now)]
     },
+    ..PLAIN
 };

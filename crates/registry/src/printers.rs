@@ -2,40 +2,52 @@
 //!
 //! Follows Kubernetes' `pkg/printers/internalversion`; what is not shown is `<none>`, what is not known `<unknown>`.
 
-mod core;
-mod network;
-mod nodes;
-pub(super) mod others;
-mod pods;
-mod policy;
-pub(super) mod storage;
-mod workloads;
+pub(crate) mod core;
+pub(crate) mod network;
+pub(crate) mod nodes;
+pub(crate) mod others;
+pub(crate) mod pods;
+pub(crate) mod policy;
+pub(crate) mod storage;
+pub(crate) mod workloads;
+
+pub use self::others::SCALES;
+pub use self::storage::default_class;
 
 use api::age::human_duration;
 use api::json::Value;
 use api::time::Timestamp;
 
-use crate::objects::metadata;
-use crate::resources::Resource;
+use crate::document::Read;
 
 /// A column.
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) description: &'static str,
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// What stands above it.
+    pub name: &'static str,
+    /// `string` or `integer`.
+    pub kind: &'static str,
+    /// What it shows.
+    pub description: &'static str,
     /// 0 is always shown, 1 in the wide form.
-    pub(super) priority: u8,
+    pub priority: u8,
 }
 
 /// How a kind is shown.
-pub(super) struct Printer {
-    pub(super) columns: &'static [Column],
-    pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    /// The columns.
+    pub columns: &'static [Column],
+    /// The cells of an object, one per column.
+    pub cells: fn(&Value, Timestamp) -> Vec<Value>,
+    /// Names of fields that no cell and no condition of a row comes from, wherever they stand.
+    pub unread: &'static [&'static str],
 }
 
 impl Printer {
     /// Whether it shows what every object has.
-    pub(super) fn is_plain(&self) -> bool {
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
         matches!(self.columns, [_, Column { name: "Created At", .. }])
     }
 }
@@ -55,78 +67,19 @@ const fn wide(name: &'static str, description: &'static str) -> Column {
 const NAME: Column = text("Name", "Name must be unique within a namespace.");
 const AGE: Column = text("Age", "Time since the object was created.");
 
-/// The printer of a resource.
-pub(super) fn of(resource: &Resource) -> Printer {
-    match (resource.group, resource.plural) {
-        ("", "pods") => pods::PRINTER,
-        ("", "nodes") => nodes::PRINTER,
-        ("", "namespaces") => core::NAMESPACES,
-        ("", "configmaps") => core::CONFIG_MAPS,
-        ("", "secrets") => core::SECRETS,
-        ("", "services") => core::SERVICES,
-        ("" | "events.k8s.io", "events") => core::EVENTS,
-        ("", "persistentvolumes") => storage::VOLUMES,
-        ("", "persistentvolumeclaims") => storage::CLAIMS,
-        ("storage.k8s.io", "storageclasses") => storage::CLASSES,
-        ("storage.k8s.io", "csinodes") => storage::NODES,
-        ("storage.k8s.io", "csidrivers") => storage::DRIVERS,
-        ("apps", "deployments") => workloads::DEPLOYMENTS,
-        ("apps", "replicasets") | ("", "replicationcontrollers") => workloads::REPLICA_SETS,
-        ("apps", "statefulsets") => workloads::STATEFUL_SETS,
-        ("apps", "daemonsets") => workloads::DAEMON_SETS,
-        ("batch", "jobs") => workloads::JOBS,
-        ("batch", "cronjobs") => workloads::CRON_JOBS,
-        ("policy", "poddisruptionbudgets") => policy::BUDGETS,
-        ("scheduling.k8s.io", "priorityclasses") => policy::PRIORITY_CLASSES,
-        ("coordination.k8s.io", "leases") => policy::LEASES,
-        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => policy::BINDINGS,
-        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => policy::CREATED,
-        ("", "limitranges") | ("storage.k8s.io", "csistoragecapacities") => policy::CREATED,
-        ("", "endpoints") => network::ENDPOINTS,
-        ("", "podtemplates") => network::POD_TEMPLATES,
-        ("", "resourcequotas") => others::QUOTAS,
-        ("", "componentstatuses") => others::COMPONENT_STATUSES,
-        ("discovery.k8s.io", "endpointslices") => network::ENDPOINT_SLICES,
-        ("networking.k8s.io", "ingresses") => network::INGRESSES,
-        ("networking.k8s.io", "ingressclasses") => network::INGRESS_CLASSES,
-        ("networking.k8s.io", "networkpolicies") => network::POLICIES,
-        ("networking.k8s.io", "servicecidrs") => network::SERVICE_RANGES,
-        ("networking.k8s.io", "ipaddresses") => network::ADDRESSES,
-        ("apiregistration.k8s.io", "apiservices") => network::API_SERVICES,
-        ("certificates.k8s.io", "clustertrustbundles") => network::TRUST_BUNDLES,
-        ("certificates.k8s.io", "certificatesigningrequests") => others::SIGNING_REQUESTS,
-        ("autoscaling", "horizontalpodautoscalers") => others::AUTOSCALERS,
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
-            others::WEBHOOKS
-        }
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => others::VALIDATING_POLICIES,
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => others::MUTATING_POLICIES,
-        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
-            others::POLICY_BINDINGS
-        }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => policy::DEFINITIONS,
-        ("apps", "controllerrevisions") => others::REVISIONS,
-        ("node.k8s.io", "runtimeclasses") => others::RUNTIME_CLASSES,
-        ("storage.k8s.io", "volumeattributesclasses") => others::ATTRIBUTES_CLASSES,
-        ("storage.k8s.io", "volumeattachments") => others::ATTACHMENTS,
-        ("storagemigration.k8s.io", "storageversionmigrations") => storage::MIGRATIONS,
-        ("resource.k8s.io", "devicetaintrules") => others::DEVICE_TAINTS,
-        ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIMS,
-        ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICES,
-        _ => Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)] },
-    }
-}
+/// Name and age, for kinds that have nothing else to show.
+pub(crate) const PLAIN: Printer =
+    Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)], unread: UNREAD };
 
-/// Names of fields that no cell and no condition of a resource's rows comes from, wherever they stand.
-pub(super) fn unread(resource: &Resource) -> &'static [&'static str] {
-    match (resource.group, resource.plural) {
-        ("", "pods") => pods::UNREAD,
-        _ => &["managedFields"],
-    }
+/// What hardly any printer reads.
+const UNREAD: &[&str] = &["managedFields"];
+
+fn is_deleting(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some_and(|it| !it.is_null())
 }
 
 fn name(object: &Value) -> Value {
-    metadata::text(object, "name").into()
+    object.field("metadata").text("name").into()
 }
 
 fn age(object: &Value, now: Timestamp) -> Value {
@@ -211,7 +164,7 @@ mod tests {
     fn recorded_tables_agree() {
         let now = Timestamp::parse(NOW).unwrap();
         let (mut count, mut wrong) = (0, Vec::new());
-        for line in include_str!("../../../tests/data/printers.jsonl").lines() {
+        for line in include_str!("../tests/data/printers.jsonl").lines() {
             let case = api::json::parse(line.as_bytes()).unwrap();
             let (id, object) = (case.str_at(&["id"]).unwrap(), case.at(&["input", "object"]).unwrap());
             let (api_version, kind) = (object.str_at(&["apiVersion"]).unwrap(), object.str_at(&["kind"]).unwrap());
@@ -220,16 +173,16 @@ mod tests {
             let found = resources::all()
                 .iter()
                 .find(|it| it.group == group && it.versions.contains(&version) && it.kind == one.unwrap_or(kind));
-            let printer = of(found.unwrap());
+            let printer = found.unwrap().printer;
             let objects = if one.is_some() { list(object, &["items"]) } else { std::slice::from_ref(object) };
             // Tables are made of objects as they are stored.
             let stored = |object: &Value| {
                 let of = api::types::by_api_version(api_version, one.unwrap_or(kind)).unwrap();
                 let mut object = api::types::decode(of, object).unwrap().value;
-                registry::defaults::apply(of, &mut object, NOW);
+                crate::defaults::apply(of, &mut object, NOW);
                 // Cells do not miss what is not read.
                 let text = api::json::to_string(&object);
-                api::json::parse_without(text.as_bytes(), unread(found.unwrap())).unwrap()
+                api::json::parse_without(text.as_bytes(), printer.unread).unwrap()
             };
             let rows: Vec<Value> =
                 objects.iter().map(|object| Value::Array((printer.cells)(&stored(object), now))).collect();

@@ -5,7 +5,8 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, NAME, Printer, age, int, joined, label_text, list, name, number, or_none, selector_text, since, text, wide,
+    AGE, NAME, PLAIN, Printer, age, int, is_deleting, joined, label_text, list, name, number, or_none, selector_text,
+    since, text, wide,
 };
 
 const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");
@@ -25,7 +26,7 @@ fn selector(object: &Value) -> Value {
     selector_text(selector).into()
 }
 
-pub(super) const DEPLOYMENTS: Printer = Printer {
+pub(crate) const DEPLOYMENTS: Printer = Printer {
     columns: &[
         NAME,
         text("Ready", "How many pods are ready, of how many."),
@@ -49,9 +50,10 @@ pub(super) const DEPLOYMENTS: Printer = Printer {
             selector(it),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const REPLICA_SETS: Printer = Printer {
+pub(crate) const REPLICA_SETS: Printer = Printer {
     columns: &[
         NAME,
         number("Desired", "How many pods there should be."),
@@ -74,17 +76,19 @@ pub(super) const REPLICA_SETS: Printer = Printer {
             selector(it),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const STATEFUL_SETS: Printer = Printer {
+pub(crate) const STATEFUL_SETS: Printer = Printer {
     columns: &[NAME, text("Ready", "How many pods are ready, of how many."), AGE, CONTAINERS, IMAGES],
     cells: |it, now| {
         let ready = format!("{}/{}", int(it, &["status", "readyReplicas"]), int(it, &["spec", "replicas"]));
         vec![name(it), ready.into(), age(it, now), containers(it, "name"), containers(it, "image")]
     },
+    ..PLAIN
 };
 
-pub(super) const DAEMON_SETS: Printer = Printer {
+pub(crate) const DAEMON_SETS: Printer = Printer {
     columns: &[
         NAME,
         number("Desired", "On how many nodes a pod should run."),
@@ -113,9 +117,10 @@ pub(super) const DAEMON_SETS: Printer = Printer {
             selector(it),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const JOBS: Printer = Printer {
+pub(crate) const JOBS: Printer = Printer {
     columns: &[
         NAME,
         text("Status", "The state of the job."),
@@ -138,6 +143,7 @@ pub(super) const JOBS: Printer = Printer {
             selector(it),
         ]
     },
+    ..PLAIN
 };
 
 fn job_status(job: &Value) -> &'static str {
@@ -146,7 +152,7 @@ fn job_status(job: &Value) -> &'static str {
         "Complete"
     } else if has("Failed") {
         "Failed"
-    } else if crate::objects::metadata::is_deleting(job) {
+    } else if is_deleting(job) {
         "Terminating"
     } else if has("Suspended") {
         "Suspended"
@@ -178,7 +184,7 @@ fn duration(job: &Value, now: Timestamp) -> String {
     }
 }
 
-pub(super) const CRON_JOBS: Printer = Printer {
+pub(crate) const CRON_JOBS: Printer = Printer {
     columns: &[
         NAME,
         text("Schedule", "When it runs."),
@@ -215,4 +221,5 @@ pub(super) const CRON_JOBS: Printer = Printer {
             selector(&template),
         ]
     },
+    ..PLAIN
 };

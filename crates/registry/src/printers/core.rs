@@ -3,11 +3,12 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, Printer, age, int, label_text, list, name, or, or_none, since, text, wide};
+use super::{AGE, NAME, PLAIN, Printer, age, int, label_text, list, name, or, or_none, since, text, wide};
 
-pub(super) const NAMESPACES: Printer = Printer {
+pub(crate) const NAMESPACES: Printer = Printer {
     columns: &[NAME, text("Status", "Whether it is active or going away."), AGE],
     cells: |it, now| vec![name(it), or(it, &["status", "phase"], ""), age(it, now)],
+    ..PLAIN
 };
 
 fn entries(object: &Value) -> i64 {
@@ -15,17 +16,19 @@ fn entries(object: &Value) -> i64 {
     i64::try_from(count("data").saturating_add(count("binaryData"))).unwrap_or(i64::MAX)
 }
 
-pub(super) const CONFIG_MAPS: Printer = Printer {
+pub(crate) const CONFIG_MAPS: Printer = Printer {
     columns: &[NAME, text("Data", "How many entries it has."), AGE],
     cells: |it, now| vec![name(it), entries(it).into(), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const SECRETS: Printer = Printer {
+pub(crate) const SECRETS: Printer = Printer {
     columns: &[NAME, text("Type", "What kind of secret it is."), text("Data", "How many entries it has."), AGE],
     cells: |it, now| vec![name(it), or(it, &["type"], ""), entries(it).into(), age(it, now)],
+    ..PLAIN
 };
 
-pub(super) const SERVICES: Printer = Printer {
+pub(crate) const SERVICES: Printer = Printer {
     columns: &[
         NAME,
         text("Type", "How it is exposed."),
@@ -46,6 +49,7 @@ pub(super) const SERVICES: Printer = Printer {
             label_text(it.at(&["spec", "selector"])).into(),
         ]
     },
+    ..PLAIN
 };
 
 fn external(service: &Value) -> String {
@@ -84,7 +88,7 @@ fn ports(service: &Value) -> String {
     if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
 }
 
-pub(super) const EVENTS: Printer = Printer {
+pub(crate) const EVENTS: Printer = Printer {
     columns: &[
         text("Last Seen", "When it happened last."),
         text("Type", "Normal or Warning."),
@@ -103,6 +107,7 @@ pub(super) const EVENTS: Printer = Printer {
         },
     ],
     cells: event,
+    ..PLAIN
 };
 
 fn event(event: &Value, now: Timestamp) -> Vec<Value> {

@@ -3,9 +3,9 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, Printer, age, condition, list, name, or, text, wide};
+use super::{AGE, NAME, PLAIN, Printer, age, condition, list, name, or, text, wide};
 
-pub(super) const PRINTER: Printer = Printer {
+pub(crate) const PRINTER: Printer = Printer {
     columns: &[
         NAME,
         text("Status", "Whether the node is ready, and takes pods."),
@@ -19,6 +19,7 @@ pub(super) const PRINTER: Printer = Printer {
         wide("Container-Runtime", "What runs its containers."),
     ],
     cells,
+    ..PLAIN
 };
 
 fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
@@ -56,7 +57,8 @@ fn kernel(node: &Value) -> String {
 
 fn roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
-    for (key, value) in crate::objects::metadata::labels(node).into_iter().flat_map(|labels| labels.iter()) {
+    for (key, value) in node.at(&["metadata", "labels"]).and_then(Value::as_object).into_iter().flat_map(|it| it.iter())
+    {
         if let Some(role) = key.strip_prefix("node-role.kubernetes.io/") {
             roles.extend(Some(role).filter(|role| !role.is_empty()));
         } else if key == "kubernetes.io/role" {

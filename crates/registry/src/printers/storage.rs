@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use api::json::Value;
 
-use super::{AGE, Column, NAME, Printer, age, list, name, number, or, text, wide};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, list, name, number, or, text, wide};
 
 fn modes(modes: &[Value]) -> String {
     let short = |mode: &Value| match mode.as_str() {
@@ -27,14 +27,10 @@ fn class(object: &Value) -> String {
 }
 
 fn phase(object: &Value) -> Value {
-    if crate::objects::metadata::is_deleting(object) {
-        "Terminating".into()
-    } else {
-        or(object, &["status", "phase"], "")
-    }
+    if is_deleting(object) { "Terminating".into() } else { or(object, &["status", "phase"], "") }
 }
 
-pub(super) const VOLUMES: Printer = Printer {
+pub(crate) const VOLUMES: Printer = Printer {
     columns: &[
         NAME,
         text("Capacity", "How much fits."),
@@ -67,9 +63,10 @@ pub(super) const VOLUMES: Printer = Printer {
             or(it, &["spec", "volumeMode"], "<unset>"),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const CLAIMS: Printer = Printer {
+pub(crate) const CLAIMS: Printer = Printer {
     columns: &[
         NAME,
         text("Status", "Its state."),
@@ -97,9 +94,10 @@ pub(super) const CLAIMS: Printer = Printer {
             or(it, &["spec", "volumeMode"], "<unset>"),
         ]
     },
+    ..PLAIN
 };
 
-pub(super) const CLASSES: Printer = Printer {
+pub(crate) const CLASSES: Printer = Printer {
     columns: &[
         NAME,
         text("Provisioner", "Who makes volumes."),
@@ -119,22 +117,23 @@ pub(super) const CLASSES: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
 
 /// The class that claims get which name none: of those that are marked the newest, then the first by name.
-pub(in super::super) fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
+pub fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
     let is_marked = |class: &Value| {
         let annotation =
             |key: &str| class.at(&["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
         annotation("storageclass.kubernetes.io/is-default-class")
             || annotation("storageclass.beta.kubernetes.io/is-default-class")
     };
-    let text = |class: &Value, field: &str| crate::objects::metadata::text(class, field).to_owned();
+    let text = |class: &Value, field: &str| class.str_at(&["metadata", field]).unwrap_or_default().to_owned();
     let marked = classes.filter(is_marked).map(|it| (Reverse(text(&it, "creationTimestamp")), text(&it, "name")));
     marked.min().map(|(_, name)| name)
 }
 
-pub(super) const MIGRATIONS: Printer = Printer {
+pub(crate) const MIGRATIONS: Printer = Printer {
     columns: &[NAME, text("Resource", "GroupResource to migrate"), text("Status", "Status of the migration")],
     cells: |it, _| {
         let resource = |field: &str| it.str_at(&["spec", "resource", field]).unwrap_or_default();
@@ -144,21 +143,23 @@ pub(super) const MIGRATIONS: Printer = Printer {
         let resource = crate::resources::qualified(resource("resource"), resource("group"));
         vec![name(it), resource.into(), state.unwrap_or("Unknown").into()]
     },
+    ..PLAIN
 };
 
-pub(super) const NODES: Printer = Printer {
+pub(crate) const NODES: Printer = Printer {
     columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
     cells: |it, now| {
         let drivers = i64::try_from(list(it, &["spec", "drivers"]).len()).unwrap_or(i64::MAX);
         vec![name(it), drivers.into(), age(it, now)]
     },
+    ..PLAIN
 };
 
 const fn flag(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "boolean", description, priority: 0 }
 }
 
-pub(super) const DRIVERS: Printer = Printer {
+pub(crate) const DRIVERS: Printer = Printer {
     columns: &[
         NAME,
         flag("AttachRequired", "Whether volumes are attached first."),
@@ -186,4 +187,5 @@ pub(super) const DRIVERS: Printer = Printer {
             age(it, now),
         ]
     },
+    ..PLAIN
 };
