@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod cbor;
 pub mod negotiation;
 pub mod payload;
+mod protobuf;
 pub mod request;
 pub mod status;
 pub(crate) mod warnings;

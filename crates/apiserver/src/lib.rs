@@ -12,6 +12,7 @@
 //! - [`serving`]: what the server says of itself and shows: discovery, OpenAPI, tables, certificates, bootstrap objects.
 
 pub mod admission;
+pub mod audit;
 pub mod authorization;
 mod clock;
 mod custom;

@@ -3,10 +3,12 @@
 //! [`Server::handle`] is the whole way of one request and needs no network; [`listen`] puts TLS and connections in
 //! front of it.
 
+mod backup;
 mod components;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
+mod refusals;
 mod write_timeout;
 
 pub use components::Failures;
@@ -22,8 +24,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::{Semaphore, watch};
-use tracing::debug;
+use tracing::{debug, info};
 
+use crate::audit::{self, Audit};
 use crate::authorization::{self, Authorizer};
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
@@ -40,12 +43,11 @@ use crate::identity::{Authenticator, User, impersonation};
 use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
-use crate::random;
 use crate::resources::{self, Resource, RuntimeConfig};
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
-use crate::storage::compaction;
+use crate::storage::{compaction, events, health};
 use crate::verbs::Call;
 
 /// How long a refusal waits for the store.
@@ -78,6 +80,8 @@ pub struct Options {
     pub write_timeout: Duration,
     /// Events are kept for this long.
     pub event_ttl: Duration,
+    /// All events together take about this many bytes in the store; the oldest go first.
+    pub event_bytes_max: u64,
     /// What the last changes, which watchers can go on from, may take in memory.
     pub watch_history_bytes_max: usize,
     /// What the health checks call the store.
@@ -94,6 +98,10 @@ pub struct Options {
     pub table_cost_max: u64,
     /// Which versions of the API are served.
     pub runtime_config: RuntimeConfig,
+    /// Who did what is written here.
+    pub audit: Option<Arc<Audit>>,
+    /// Whether the log has a line for every request.
+    pub logs_requests: bool,
 }
 
 impl Default for Options {
@@ -111,6 +119,7 @@ impl Default for Options {
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
+            event_bytes_max: 128 << 20,
             watch_history_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
@@ -119,6 +128,8 @@ impl Default for Options {
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
             runtime_config: RuntimeConfig::default(),
+            audit: None,
+            logs_requests: false,
         }
     }
 }
@@ -135,6 +146,7 @@ pub struct Server {
     pub(crate) options: Options,
     pub(crate) authenticator: Authenticator,
     impersonation: impersonation::Memory,
+    refusals: refusals::Refusals,
     openapi: OnceLock<OpenApi>,
     reads: Semaphore,
     writes: Semaphore,
@@ -185,6 +197,8 @@ impl Server {
         if let Some(interval) = options.compaction_interval {
             tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
         }
+        tokio::spawn(health::run(store.clone(), Stopping(stopping.subscribe())));
+        tokio::spawn(events::bound(store.clone(), options.event_bytes_max, Stopping(stopping.subscribe())));
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         let customs = Arc::new(Customs::new());
         let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
@@ -193,6 +207,7 @@ impl Server {
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
+            refusals: refusals::Refusals::default(),
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
@@ -214,6 +229,9 @@ impl Server {
     /// Those of the last writes.
     pub async fn stop(&self) -> std::result::Result<(), store::Error> {
         self.end_watches();
+        if let Some(audit) = &self.options.audit {
+            audit.flush().await;
+        }
         self.store.close().await
     }
 
@@ -266,9 +284,20 @@ impl Server {
             Route::Other => None,
         };
         let labels = self.labels_of(&parts.method, target.as_deref());
-        let answer = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels).await;
+        let verb = verb_name(&parts.method, target.as_deref());
+        // The name of a request: who asks may give one.
+        let audit_id = parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id).clone();
+        let work = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels);
+        let (answer, followed) =
+            audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
-        if negotiation::wants_protobuf(&parts.headers) {
+        if let Some(followed) = followed {
+            followed.answered(&answer, |user, asked| self.authorizer.decide(user, asked)).await;
+        }
+        if self.options.logs_requests {
+            log_request(&parts, &verb, answer.code, started.elapsed());
+        }
+        if negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers) {
             answer = answer.into_protobuf();
         }
         if wants_cbor {
@@ -283,7 +312,7 @@ impl Server {
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
-        response.headers_mut().insert(AUDIT_ID, audit_id(&parts.headers));
+        response.headers_mut().insert(audit::AUDIT_ID, audit_id);
         if is_head {
             *response.body_mut() = Body::empty();
         }
@@ -304,12 +333,19 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let mut user = self.authenticate(&parts.headers, certificate).await?;
+        audit::authenticated(&user).await;
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
             user = self.impersonate(parts, target, &user, &wanted).await?;
+            audit::impersonated(&user);
         }
         let work = warnings::collect(self.routed(parts, body, query, target, &user, labels));
         match tokio::time::timeout(self.options.request_timeout, work).await {
-            Ok((result, warnings)) => Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings)),
+            Ok((result, warnings)) => {
+                if let Err(failure) = &result {
+                    self.refusals.add(&user, target, failure);
+                }
+                Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings))
+            }
             Err(_) => {
                 let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Failure::new(504, "Timeout", message).with_no_details())
@@ -436,6 +472,7 @@ impl Server {
             accepted => accepted?,
         };
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
+        audit::received(&body);
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
         let _seat = match self.seat(&parts.method, labels) {
@@ -520,16 +557,30 @@ impl Server {
     }
 }
 
-/// The name of a request: who asks may give one.
-const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
+fn new_audit_id() -> HeaderValue {
+    HeaderValue::from_str(&crate::random::uid()).unwrap_or(HeaderValue::from_static(""))
+}
 
-fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
-    let given = headers.get(AUDIT_ID).filter(|value| !value.is_empty());
-    given.cloned().or_else(|| HeaderValue::try_from(random::uid()).ok()).unwrap_or(HeaderValue::from_static(""))
+/// A line for a request, with Kubernetes' keys.
+fn log_request(parts: &http::request::Parts, verb: &str, code: u16, latency: Duration) {
+    let text = |name: http::HeaderName| {
+        parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
+    };
+    let source = parts.extensions.get().map(|audit::Peer(address)| address.to_string()).unwrap_or_default();
+    info!(
+        verb = verb.to_uppercase(),
+        URI = parts.uri.path_and_query().map_or("/", |it| it.as_str()),
+        ?latency,
+        userAgent = %text(http::header::USER_AGENT),
+        auditID = %text(audit::AUDIT_ID),
+        srcIP = source,
+        resp = code,
+        "HTTP"
+    );
 }
 
 /// The verb of a request, as rules name it.
-fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
+pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
     let verb = target.and_then(|target| target.verb);
     verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }

@@ -33,7 +33,7 @@ use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Interest, ResourceCache};
+use crate::storage::cache::{Interest, ResourceCache, Snapshot};
 use crate::storage::stored::{self, Served};
 use registry::conversion;
 
@@ -131,6 +131,28 @@ impl Call<'_> {
 
     fn cache(&self) -> Arc<ResourceCache> {
         self.server.cache.resource(&self.resource.prefix())
+    }
+
+    /// The object that the request is about, from the cache, or from the store where the cache does not hold any.
+    async fn find_one(&self) -> Result<Option<Arc<Served>>> {
+        let (cache, key) = (self.cache(), self.key());
+        if cache.keeps_objects() {
+            return Ok(cache.get(&key));
+        }
+        let entry = self.server.store.get(&key, 0).await?.entry;
+        Ok(entry.and_then(|entry| Served::new(&entry.value, entry.revision)).map(Arc::new))
+    }
+
+    /// The objects in which everything lies that is selected, from the cache or from the store.
+    async fn find(&self, selection: &Selection) -> Result<Snapshot> {
+        let cache = self.cache();
+        if cache.keeps_objects() {
+            return Ok(cache.find(&self.interest(selection), self.server.cache.revision()));
+        }
+        let page = self.server.store.list(&self.range(), store::ListOptions::default()).await?;
+        let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+        let objects = page.entries.into_iter().filter_map(served).collect();
+        Ok(Snapshot { revision: page.revision, objects, remaining: 0 })
     }
 
     fn key(&self) -> String {

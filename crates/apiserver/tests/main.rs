@@ -22,6 +22,7 @@ mod hostile;
 mod identity;
 mod nodes;
 mod openapi;
+mod operations;
 mod over_network;
 mod patches;
 mod replay;

@@ -32,6 +32,7 @@ subcommands! {
     Kubelet => kubelet,
     Scan => scan,
     Scheduler => scheduler,
+    Store => store,
     Up => up,
     Why => why,
 }

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use api::features::Features;
+use apiserver::audit::Audit;
+use apiserver::audit::log::{Log, Rotation};
+use apiserver::audit::policy::Policy;
 use apiserver::objects::services::{AddressRange, PortRange};
 use apiserver::resources::RuntimeConfig;
 use apiserver::server::listen;
@@ -27,6 +30,9 @@ use tracing::{info, warn};
 
 pub(crate) use self::beside::Beside;
 use crate::rotation::Files;
+
+/// The store's file in the data directory.
+pub(crate) const STORE_FILE: &str = "store.redb";
 
 /// So long a server that starts waits for etcd.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,6 +77,17 @@ pub(crate) struct ServerArguments {
     /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
     #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
     cel_table_budget: u64,
+    #[command(flatten)]
+    audit: AuditArguments,
+    /// How long events are kept
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s")]
+    event_ttl: String,
+    /// All events together take about this many bytes in the store; the oldest go first
+    #[arg(long, value_name = "BYTES", default_value_t = Options::default().event_bytes_max)]
+    event_bytes_max: u64,
+    /// The store refuses all but deletes while the file system has less room than this many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = store::Options::default().free_bytes_min)]
+    store_reserve_bytes: u64,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -124,6 +141,41 @@ impl IdentityArguments {
     }
 }
 
+/// Who did what, for those who ask later.
+#[derive(clap::Args)]
+struct AuditArguments {
+    /// Which requests are written to the audit log, and how much of them: an audit.k8s.io/v1 Policy
+    #[arg(long, value_name = "FILE", requires = "audit_log_path")]
+    audit_policy_file: Option<PathBuf>,
+    /// Where audit events are written, one a line; - for standard output
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    audit_log_path: Option<PathBuf>,
+    /// So many days an audit log that was put aside is kept; 0 for ever
+    #[arg(long, value_name = "DAYS", default_value_t = 0)]
+    audit_log_maxage: u32,
+    /// So many audit logs that were put aside are kept; 0 for all
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    audit_log_maxbackup: usize,
+    /// An audit log of so many megabytes is put aside; 0 for 100
+    #[arg(long, value_name = "MEGABYTES", default_value_t = 0)]
+    audit_log_maxsize: u32,
+}
+
+impl AuditArguments {
+    fn open(&self) -> Result<Option<Arc<Audit>>> {
+        let (Some(policy), Some(path)) = (&self.audit_policy_file, &self.audit_log_path) else { return Ok(None) };
+        let text = std::fs::read_to_string(policy).with_context(|| format!("cannot read `{}`", policy.display()))?;
+        let policy = Policy::parse(&text).with_context(|| format!("cannot use `{}`", policy.display()))?;
+        let rotation = Rotation {
+            file_bytes_max: u64::from(self.audit_log_maxsize) << 20,
+            files_max: self.audit_log_maxbackup,
+            age_max: Duration::from_secs(u64::from(self.audit_log_maxage).saturating_mul(86_400)),
+        };
+        let log = Log::open(path, rotation).with_context(|| format!("cannot write `{}`", path.display()))?;
+        Ok(Some(Audit::new(policy, log)))
+    }
+}
+
 /// How to reach etcd, for several servers on one set of data.
 #[derive(clap::Args)]
 struct EtcdArguments {
@@ -167,10 +219,15 @@ impl EtcdArguments {
     }
 
     fn compaction_interval(&self) -> Result<Option<Duration>> {
-        let interval = api::duration::Duration::parse(&self.etcd_compaction_interval)?;
-        let nanos = u64::try_from(interval.nanos).context("the compaction interval is negative")?;
-        Ok(Some(Duration::from_nanos(nanos)).filter(|interval| !interval.is_zero()))
+        let interval = duration(&self.etcd_compaction_interval).context("cannot use --etcd-compaction-interval")?;
+        Ok(Some(interval).filter(|interval| !interval.is_zero()))
     }
+}
+
+/// A duration as Kubernetes' flags have it.
+fn duration(text: &str) -> Result<Duration> {
+    let parsed = api::duration::Duration::parse(text)?;
+    Ok(Duration::from_nanos(u64::try_from(parsed.nanos).context("it is negative")?))
 }
 
 impl ServerArguments {
@@ -224,6 +281,10 @@ impl ServerArguments {
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
             runtime_config: self.runtime_config.clone(),
+            audit: self.audit.open()?,
+            logs_requests: self.verbosity >= 3,
+            event_ttl: duration(&self.event_ttl).context("cannot use --event-ttl")?,
+            event_bytes_max: self.event_bytes_max,
             store_name: if on_etcd { "etcd" } else { "store" },
             compaction_interval: if on_etcd { self.etcd.compaction_interval()? } else { None },
             ..Options::default()
@@ -232,7 +293,7 @@ impl ServerArguments {
         let server = start(self.open_store()?, options, &files).await?;
         let kubeconfig = self.data_dir.join("admin.kubeconfig");
         let url = format!("https://{address}");
-        write_private(&kubeconfig, &bundle.kubeconfig(&url))?;
+        write_kubeconfig(&kubeconfig, &bundle.kubeconfig(&url))?;
         let (stop, stopped) = watch::channel(false);
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
@@ -272,14 +333,25 @@ impl ServerArguments {
         if !self.etcd.etcd_servers.is_empty() {
             return Ok(Arc::new(self.etcd.open()?));
         }
-        let options = store::Options::default();
+        let options = store::Options { free_bytes_min: self.store_reserve_bytes, ..store::Options::default() };
         if self.ephemeral {
             return Ok(Arc::new(Embedded::in_memory(options)?));
         }
-        let path = self.data_dir.join("store.redb");
-        let store = Embedded::open(&path, options).with_context(|| format!("cannot open `{}`", path.display()))?;
+        let path = self.data_dir.join(STORE_FILE);
+        let store = Embedded::open(&path, options).with_context(|| match path.try_exists() {
+            Ok(true) => format!("cannot open `{}` (`celplane store check` says what is wrong with it)", path.display()),
+            _ => format!("cannot make `{}`", path.display()),
+        })?;
         Ok(Arc::new(store))
     }
+}
+
+/// Writes the administrator's kubeconfig, unless it is there already: a full disk keeps nobody from reading.
+fn write_kubeconfig(path: &Path, text: &str) -> Result<()> {
+    if std::fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    Ok(write_private(path, text)?)
 }
 
 /// Starts the server, if need be once etcd is there.

@@ -33,6 +33,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // What is damaged in a store is an error with a sentence, not a panic.
+    store::quiet_contained_panics();
     // Usage errors end here, with exit code 2.
     let arguments = Arguments::parse();
     match arguments.command.run() {
@@ -47,9 +49,15 @@ fn main() -> ExitCode {
                 usage.exit();
             }
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if is_missing_file(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// A file that was named and is not there is a usage error.
+fn is_missing_file(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| cause.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

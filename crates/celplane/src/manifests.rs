@@ -78,6 +78,12 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 impl Source {
+    /// Whether a file holds this text; false for what cannot be read, or only once.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        let Source::File(path) = self else { return false };
+        fs::read_to_string(path).is_ok_and(|file| file.contains(text))
+    }
+
     /// Reads and parses.
     pub(crate) fn read(&self) -> anyhow::Result<Manifests> {
         let (name, bytes) = match self {

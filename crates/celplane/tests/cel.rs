@@ -253,8 +253,11 @@ fn an_unknown_environment_is_an_error_of_its_line() {
 }
 
 #[test]
-fn a_line_that_is_no_question_ends_the_batch() {
-    let (code, answers, errors) = batch("{\"id\":\"a\",\"env\":\"base\",\"expr\":\"1\"}\nnonsense\n");
-    assert_eq!((code, answers.lines().count()), (Some(1), 1));
-    assert!(errors.starts_with("error: line 2: "), "{errors}");
+fn a_line_that_is_not_a_question_is_said_and_the_others_are_answered() {
+    let question = "{\"id\":\"a\",\"env\":\"base\",\"expr\":\"1\"}";
+    let (code, answers, _) = batch(&format!("{question}\nnonsense\n{question}\n"));
+    let lines: Vec<&str> = answers.lines().collect();
+    assert_eq!((code, lines.len()), (Some(1), 3), "{answers}");
+    assert!(lines[1].starts_with("{\"line\":2,\"error\":\"expected"), "{answers}");
+    assert_eq!(lines[0], lines[2]);
 }

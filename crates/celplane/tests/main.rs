@@ -28,6 +28,7 @@ mod one_verdict;
 mod printer_columns;
 mod python_client;
 mod skew;
+mod store_commands;
 
 #[path = "support/cluster.rs"]
 mod cluster;

@@ -110,6 +110,20 @@ impl Client {
         Ok(body.to_bytes())
     }
 
+    /// Hands the body of a good answer on piece by piece.
+    ///
+    /// # Errors
+    /// [`Error`], also for what `each` could not do.
+    pub async fn download(&self, path: &str, mut each: impl FnMut(&[u8]) -> std::io::Result<()>) -> Result<(), Error> {
+        let mut body = self.open(Method::GET, path, "", String::new()).await?.into_body();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(Error::Transport)?.into_data() {
+                each(&data).map_err(|error| Error::Transport(error.into()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a request and gives back a good answer whose body is still to be read.
     pub(crate) async fn open(
         &self,

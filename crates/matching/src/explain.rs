@@ -166,7 +166,17 @@ impl Explainer<'_> {
                 let seen = taints::seen_by_expressions(taint);
                 Reason::evaluated(what, Evaluation::of_taint(expression.compiled(), &seen))
             }
-            Rule::Never(why) => Reason { what, holds: false, detail: Some(unusable_text(why)), evaluation: None },
+            Rule::Never(why) => {
+                let detail = match why {
+                    // Either of two opens the field.
+                    Unusable::GateOff(gate @ Gate::TaintTolerationCEL) => {
+                        let other = Gate::TaintTolerationNodeAffinityCEL.name();
+                        format!("needs feature gate {} or {other}, which are off", gate.name())
+                    }
+                    why => unusable_text(why),
+                };
+                Reason { what, holds: false, detail: Some(detail), evaluation: None }
+            }
             _ => {
                 let holds = toleration.tolerates(taint);
                 Reason { what, holds, detail: None, evaluation: None }

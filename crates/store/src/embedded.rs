@@ -4,27 +4,33 @@
 //! together, then makes them visible and answers. Readers look into an index in memory and fetch values by revision.
 //! Without a file the same code keeps the values in the index.
 
+mod containment;
 mod file;
 mod index;
+mod offline;
 mod state;
 mod watcher;
 mod writer;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
+pub use self::containment::quiet_contained_panics;
+pub use self::file::Report;
 use self::file::{BackendFactory, FIRST_REVISION, LogFile, Medium, Position, damaged};
 use self::index::{Content, Found, Version};
 use self::state::{Recent, State};
 use self::watcher::Watcher;
 use self::writer::{Command, Job, Reply, Writer};
-use crate::{Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Store, Watch, Write};
+use crate::{
+    Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Snapshot, Store, Watch, Write,
+};
 
 /// How an [`Embedded`] store behaves.
 #[derive(Debug, Clone)]
@@ -43,8 +49,25 @@ pub struct Options {
     pub queued_bytes_max: usize,
     /// Writes other than deletes are refused while the file system has less room than this.
     pub free_bytes_min: u64,
+    /// When the file is made smaller.
+    pub shrinking: Shrinking,
     /// How often a watch reports progress while nothing changes in its range.
     pub progress_interval: Duration,
+}
+
+/// When a file that holds little is made smaller.
+#[derive(Debug, Clone)]
+pub struct Shrinking {
+    /// A file that is not longer is left alone; a longer one is made smaller once it is more than half empty.
+    pub file_bytes_min: u64,
+    /// How often to look.
+    pub interval: Duration,
+}
+
+impl Default for Shrinking {
+    fn default() -> Self {
+        Self { file_bytes_min: 64 << 20, interval: Duration::from_secs(10) }
+    }
 }
 
 impl Default for Options {
@@ -57,6 +80,7 @@ impl Default for Options {
             key_bytes_max: 4 << 10,
             queued_bytes_max: 32 << 20,
             free_bytes_min: 64 << 20,
+            shrinking: Shrinking::default(),
             progress_interval: Duration::from_secs(5),
         }
     }
@@ -108,6 +132,7 @@ pub struct Embedded {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
     budget: Arc<Semaphore>,
+    medium: Option<Medium>,
     options: Options,
 }
 
@@ -116,6 +141,8 @@ struct Shared {
     state: RwLock<State>,
     /// `None` in memory, after closing, and while a failed file is opened again.
     file: RwLock<Option<Arc<LogFile>>>,
+    /// Why nothing can be written, as the writer found it.
+    failure: Mutex<Option<Error>>,
     in_memory: bool,
 }
 
@@ -150,9 +177,18 @@ impl Embedded {
 
     fn start(medium: Option<Medium>, options: Options) -> Result<Self, Error> {
         let in_memory = medium.is_none();
+        let mut failure = None;
         let (file, position) = match &medium {
             Some(medium) => {
-                let (file, position) = LogFile::open(medium, options.cache_bytes)?;
+                let mut opened = LogFile::open(medium, options.cache_bytes);
+                if let Err(full @ Error::Full { .. }) = &opened
+                    && let Ok(readable) = LogFile::open_for_reading(medium, options.cache_bytes)
+                {
+                    // What is there is served until there is room again.
+                    failure = Some(full.clone());
+                    opened = Ok(readable);
+                }
+                let (file, position) = opened?;
                 (Some(Arc::new(file)), position)
             }
             None => (None, Position { revision: FIRST_REVISION, compacted: 0 }),
@@ -170,13 +206,14 @@ impl Embedded {
                 true
             })?;
         }
-        let shared = Arc::new(Shared { state: RwLock::new(state), file: RwLock::new(file), in_memory });
+        let failure = Mutex::new(failure);
+        let shared = Arc::new(Shared { state: RwLock::new(state), file: RwLock::new(file), failure, in_memory });
         let (commands, receiver) = mpsc::channel();
-        Writer::spawn(shared.clone(), medium, receiver, expiring, options.clone())?;
+        Writer::spawn(shared.clone(), medium.clone(), receiver, expiring, options.clone())?;
         let permits = u32::try_from(options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX);
         let budget =
             Arc::new(Semaphore::new(usize::try_from(permits).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { shared, commands, budget, options })
+        Ok(Self { shared, commands, budget, medium, options })
     }
 
     /// What the store holds now.
@@ -320,6 +357,27 @@ impl Store for Embedded {
         self.ask(|reply| Command::Compact(revision, reply)).await
     }
 
+    async fn check_writable(&self) -> Result<(), Error> {
+        self.shared.state().check_open()?;
+        match self.shared.failure() {
+            Some(Error::Full { .. }) | None => {}
+            Some(error) => return Err(error),
+        }
+        match self.medium.as_ref().and_then(|medium| medium.full(&self.options)) {
+            Some(full) => Err(full),
+            None => self.shared.failure().map_or(Ok(()), Err),
+        }
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
+        if self.shared.in_memory {
+            return Err(Error::Refused(Cause::new("the store is in memory only")));
+        }
+        let file = self.shared.file()?;
+        let snapshot = tokio::task::spawn_blocking(move || file.snapshot());
+        snapshot.await.map_err(|error| Error::Unavailable(Cause::new(error)))?
+    }
+
     async fn close(&self) -> Result<(), Error> {
         match self.ask(Command::Close).await {
             Err(Error::Closed) => Ok(()),
@@ -343,6 +401,14 @@ impl State {
     }
 }
 
+impl Medium {
+    /// Is there less room than the reserve?
+    fn full(&self, options: &Options) -> Option<Error> {
+        let (free_bytes, reserve_bytes) = (self.free_bytes()?, options.free_bytes_min);
+        (free_bytes < reserve_bytes).then_some(Error::Full { free_bytes: Some(free_bytes), reserve_bytes })
+    }
+}
+
 impl Shared {
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
@@ -358,6 +424,14 @@ impl Shared {
         }
         self.state().check_open()?;
         Err(Error::Unavailable(Cause::new("the file is being opened again after a failure")))
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_failure(&self, failure: Option<Error>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     fn set_file(&self, file: Option<Arc<LogFile>>) -> Option<Arc<LogFile>> {

@@ -39,8 +39,13 @@ pub enum Error {
         limit: u64,
     },
     /// There is no room for more. Deletes and compaction still work; writes do again once there is room.
-    #[error("the disk is full")]
-    Full,
+    #[error("the disk is full{}", room(*free_bytes, *reserve_bytes))]
+    Full {
+        /// What the file system has left, where that is known.
+        free_bytes: Option<u64>,
+        /// Below this much nothing is written but deletes; 0 where nothing is kept in reserve.
+        reserve_bytes: u64,
+    },
     /// Another process has the file open.
     #[error("`{}` is in use by another process", .path.display())]
     Locked {
@@ -62,6 +67,22 @@ pub enum Error {
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
+}
+
+impl Error {
+    /// The storage said that it is full, and no more.
+    pub(crate) fn full() -> Self {
+        Self::Full { free_bytes: None, reserve_bytes: 0 }
+    }
+}
+
+fn room(free_bytes: Option<u64>, reserve_bytes: u64) -> String {
+    match free_bytes {
+        Some(free) if reserve_bytes > 0 => {
+            format!(": {} MiB are free, and the last {} MiB are kept in reserve", free >> 20, reserve_bytes >> 20)
+        }
+        _ => String::new(),
+    }
 }
 
 /// A shared cause of an [`Error`].

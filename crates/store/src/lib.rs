@@ -3,6 +3,7 @@
 //! * [`Store`] is the trait: get, list at a revision, guarded write, watch from a revision, compact.
 //! * [`Embedded`] keeps it in a file ([redb](https://docs.rs/redb)) or in memory.
 //! * `etcd::Etcd` (feature `etcd`) keeps it in etcd, for several API servers at once.
+//! * [`backup`] is a store as a stream of bytes.
 //! * `conformance` (feature of the same name) is the suite that every implementation passes.
 //! * [`modify`](modify::modify) is the read-modify-write loop over it.
 //!
@@ -36,8 +37,10 @@
 
 mod data;
 mod error;
+mod snapshot;
 mod watch;
 
+pub mod backup;
 pub mod modify;
 
 mod embedded;
@@ -50,8 +53,9 @@ pub mod conformance;
 use async_trait::async_trait;
 
 pub use data::{Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write};
-pub use embedded::{Embedded, Options, Retention, Statistics};
+pub use embedded::{Embedded, Options, Report, Retention, Shrinking, Statistics, quiet_contained_panics};
 pub use error::{Cause, Error};
+pub use snapshot::{Kept, Snapshot};
 pub use watch::{Batch, ProgressRequest, Source, Watch};
 
 /// A map from keys to bytes that remembers its past.
@@ -97,6 +101,22 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`Error::FutureRevision`] if the store has not come that far. Having forgotten as much already is fine.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
+
+    /// Whether writes can be expected to be done.
+    ///
+    /// # Errors
+    /// Why not: [`Error::Full`] where there is room for deletes only, or as [`Store::current_revision`].
+    async fn check_writable(&self) -> Result<(), Error> {
+        self.current_revision().await.map(drop)
+    }
+
+    /// All that is current now, for a backup. Writes go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if this store is backed up in another way; otherwise as [`Store::get`].
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
+        Err(Error::Refused(Cause::new("this store is backed up with tools of its own")))
+    }
 
     /// Finishes what has been accepted, ends all watches and lets go of the storage. Closing twice is fine.
     ///

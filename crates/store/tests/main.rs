@@ -14,6 +14,7 @@
 mod embedded_conformance;
 mod embedded_file;
 mod embedded_model;
+mod embedded_tools;
 mod etcd;
 mod power_loss;
 

@@ -10,7 +10,7 @@ mod wire;
 mod write;
 
 pub use read::read;
-pub use write::{write, write_envelope};
+pub use write::{Writer, envelope_around, write, write_envelope};
 
 use wire::Wire;
 

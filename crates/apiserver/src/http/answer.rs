@@ -1,7 +1,6 @@
 //! Answers before they are HTTP: what to send, with which code and warnings.
 
 use api::json::{self, Value};
-use api::types::{self, protobuf};
 use api::yaml;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -9,6 +8,7 @@ use http::{Response, StatusCode};
 
 use crate::http::body::Body;
 use crate::http::negotiation::PROTOBUF;
+use crate::http::protobuf;
 use crate::http::status::Failure;
 
 /// What is sent back.
@@ -73,14 +73,10 @@ impl Answer {
     #[must_use]
     pub(crate) fn into_protobuf(self) -> Self {
         let document = if self.content_type == "application/json" { self.body.whole() } else { None };
-        let document = document.and_then(|bytes| json::parse(&bytes).ok());
-        let Some(document) = document else { return self };
-        let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
-        let kind = document.str_at(&["kind"]).unwrap_or_default();
-        let shared = || types::by_kind("meta.k8s.io", "v1", kind);
-        let Some(of) = types::by_api_version(api_version, kind).or_else(shared) else { return self };
-        let message = protobuf::write_envelope(api_version, kind, &protobuf::write(of, &document));
-        Self { content_type: PROTOBUF, body: message.into(), ..self }
+        match document.and_then(|text| protobuf::from_json(&text)) {
+            Some(body) => Self { content_type: PROTOBUF, body, ..self },
+            None => self,
+        }
     }
 
     /// The same with line breaks, if it is a JSON document.

@@ -1,7 +1,7 @@
 //! What form the client wants the answer in.
 //!
-//! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. Objects are kept as JSON,
-//! so protobuf is passed over where the client takes JSON as well, and sent where it does not.
+//! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. Objects are kept as JSON, and
+//! custom resources have no other form: a client that prefers protobuf gets those as JSON if it takes that as well.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -43,6 +43,16 @@ const NO_FORM: &str = "only the following media types are accepted: application/
 /// The media type of objects in protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
+/// Whether protobuf is the first of the forms that can be sent.
+#[must_use]
+pub fn prefers_protobuf(headers: &HeaderMap) -> bool {
+    let accept = accept(headers);
+    let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
+    let is_known = |media: &str| matches!(media, "application/json" | "application/yaml" | "*/*" | PROTOBUF);
+    let first = by_quality(&accept).into_iter().find(|clause| is_known(&media(clause)));
+    first.is_some_and(|clause| media(clause) == PROTOBUF && !clause.contains("as="))
+}
+
 /// Whether a client takes protobuf and nothing else that could be sent.
 #[must_use]
 pub fn wants_protobuf(headers: &HeaderMap) -> bool {
@@ -76,7 +86,7 @@ fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
         return Ok(plain);
     }
     let mut known_type = false;
-    let only_protobuf = wants_protobuf(headers);
+    let prefers_protobuf = prefers_protobuf(headers) || wants_protobuf(headers);
     for clause in by_quality(&accept) {
         let mut parts = clause.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
@@ -86,7 +96,7 @@ fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
             "application/yaml" => accepted.yaml = true,
             PROTOBUF => {
                 known_type = true;
-                if !only_protobuf {
+                if !prefers_protobuf {
                     continue;
                 }
             }
@@ -197,6 +207,22 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
         assert_eq!(negotiate(&headers).map(|it| it.form).map_err(|it| it.code), expected, "{accept}");
+    }
+
+    #[test]
+    fn protobuf_is_preferred_where_it_comes_first() {
+        for (accept, expected) in [
+            ("application/vnd.kubernetes.protobuf,application/json", true),
+            ("application/json, application/vnd.kubernetes.protobuf", false),
+            ("application/cbor,application/vnd.kubernetes.protobuf", true),
+            ("application/json;q=0.5,application/vnd.kubernetes.protobuf;q=0.9", true),
+            ("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(prefers_protobuf(&headers), expected, "{accept}");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use super::Server;
 use super::write_timeout::WriteTimeout;
+use crate::audit::Peer;
 use crate::http::body::Body;
 use crate::identity::{User, subject};
 use crate::serving::certificates::{Bundle, CertificateError};
@@ -110,8 +111,8 @@ pub async fn serve_rotating(
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Most often there are no more file descriptors: wait until there are.
                 warn!(err = %error, "Could not accept a connection");
@@ -122,7 +123,8 @@ pub async fn serve_rotating(
         let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
         let (server, tls, closing) = (server.clone(), tls.borrow().clone(), closing.subscribe());
         tokio::spawn(async move {
-            if let Err(error) = connection(server, stream, tls, closing).await {
+            let peer = Peer(address.ip());
+            if let Err(error) = connection(server, stream, peer, tls, closing).await {
                 debug!(err = %error, "Connection ended");
             }
             drop(permit);
@@ -141,6 +143,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 async fn connection(
     server: Arc<Server>,
     stream: TcpStream,
+    peer: Peer,
     tls: TlsAcceptor,
     mut closing: watch::Receiver<bool>,
 ) -> Result<(), AnyError> {
@@ -156,7 +159,7 @@ async fn connection(
     let certificates = stream.get_ref().1.peer_certificates();
     // Whom a certificate names must be clear before anything is answered.
     let user = certificates.and_then(|chain| chain.first()).map(|certificate| subject(certificate)).transpose()?;
-    let service = Connection { server, user: user.flatten().map(Arc::new) };
+    let service = Connection { server, user: user.flatten().map(Arc::new), peer: Some(peer) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
     builder.http1().max_headers(HEADERS_MAX);
@@ -218,13 +221,15 @@ impl http_body::Body for Watched {
 pub struct Connection {
     server: Arc<Server>,
     user: Option<Arc<User>>,
+    /// None where there is no network.
+    peer: Option<Peer>,
 }
 
 impl Connection {
     /// The server without a network: requests come from `user`.
     #[must_use]
     pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
-        Self { server, user: user.map(Arc::new) }
+        Self { server, user: user.map(Arc::new), peer: None }
     }
 }
 
@@ -233,8 +238,11 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let Self { server, user } = self.clone();
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let Self { server, user, peer } = self.clone();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         let closes = request.version() <= http::Version::HTTP_11;
         let is_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
         let request = request.map(|body| Watched { body, is_read: is_read.clone() });
@@ -264,7 +272,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { server, user } = self.clone();
+        let Self { server, user, .. } = self.clone();
         Box::pin(async move { Ok(server.handle(request, user.as_deref()).await) })
     }
 }

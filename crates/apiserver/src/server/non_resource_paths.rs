@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::IF_NONE_MATCH;
 
-use super::{Server, not_found, openid};
+use super::{Server, backup, not_found, openid};
 use crate::authorization::Request;
 use crate::http::answer::Answer;
 use crate::http::negotiation;
@@ -14,6 +14,7 @@ use crate::http::status::{Failure, Result};
 use crate::identity::User;
 use crate::resources;
 use crate::serving::discovery;
+use crate::storage::health;
 
 /// What `/version` says: the Kubernetes release whose API this is.
 const VERSION: &str = concat!(
@@ -25,6 +26,9 @@ const VERSION: &str = concat!(
     "  \"buildDate\": \"1970-01-01T00:00:00Z\",\n  \"goVersion\": \"\",\n  \"compiler\": \"rustc\",\n",
     "  \"platform\": \"linux/amd64\"\n}"
 );
+
+/// The check in `/readyz` that fails while nothing can be written, as on a full disk.
+const WRITABLE: &str = "store-writable";
 
 /// How long the store may take to show that it is there.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -63,6 +67,7 @@ pub(super) async fn answer(
         ["api" | "apis", ..] if !matches!(parts.method, http::Method::GET | http::Method::HEAD) => {
             Err(Failure::method_not_allowed())
         }
+        ["store", "backup"] if parts.method == http::Method::GET => backup::answer(server).await,
         ["metrics", component] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
             let text = server.components.metrics(component);
@@ -101,6 +106,7 @@ pub(super) async fn answer(
                 "/openapi/v3",
                 "/openid/v1/jwks",
                 "/readyz",
+                backup::PATH,
                 "/version",
             ]
             .map(ToOwned::to_owned)
@@ -136,6 +142,9 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
     let store = server.options.store_name;
     let components = if name == "livez" { Vec::new() } else { server.components.checks() };
     let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
+    if name == "readyz" {
+        checks.push(WRITABLE);
+    }
     checks.extend(components.iter().map(|(check, _)| check.as_str()));
     if name == "readyz" {
         checks.push("shutdown");
@@ -149,13 +158,27 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
         let answered = tokio::time::timeout(STORE_TIMEOUT, server.store.current_revision()).await;
         !matches!(answered, Ok(Ok(_)))
     };
+    let asks_writable = one.map_or(name == "readyz" && !excluded.contains(&WRITABLE), |one| one == WRITABLE);
+    let unwritable = if asks_writable { health::trouble(&*server.store).await } else { None };
     let stopping = *server.stopping.borrow();
     let component_failed = |check: &str| components.iter().any(|(it, healthy)| it == check && !healthy);
-    let failed =
-        |check: &str| check == "shutdown" && stopping || check == store && store_is_away || component_failed(check);
+    let failed = |check: &str| {
+        check == "shutdown" && stopping
+            || check == store && store_is_away
+            || check == WRITABLE && unwritable.is_some()
+            || component_failed(check)
+    };
+    // Kubernetes tells nobody why a check fails; that the disk is full is what everybody needs to know.
+    let why = |check: &str| match &unwritable {
+        Some(full @ store::Error::Full { .. }) if check == WRITABLE => full.to_string(),
+        _ => "reason withheld".to_owned(),
+    };
     if let Some(one) = one {
         return match checks.contains(&one) {
             false => not_found(),
+            true if failed(one) && one == WRITABLE => {
+                Answer::text(500, format!("internal server error: {one} failed: {}\n", why(one)))
+            }
             true if failed(one) => Answer::text(500, format!("internal server error: {one} failed\n")),
             true => Answer::text(200, "ok"),
         };
@@ -167,7 +190,7 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
             lines.push_str(&format!("[+]{check} excluded: ok\n"));
         } else if failed(check) {
             healthy = false;
-            lines.push_str(&format!("[-]{check} failed: reason withheld\n"));
+            lines.push_str(&format!("[-]{check} failed: {}\n", why(check)));
         } else {
             lines.push_str(&format!("[+]{check} ok\n"));
         }

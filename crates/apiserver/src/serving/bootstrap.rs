@@ -4,6 +4,7 @@
 
 use api::json::{self, Value};
 use store::{Outcome, Store, Write};
+use tracing::warn;
 
 use crate::authorization::Rule;
 use crate::clock;
@@ -76,10 +77,17 @@ pub(crate) async fn create(
     }
     // One after the other would be one commit each: all at once share a few.
     let written = writes.into_iter().map(|write| store.write(write));
+    let mut refused = None;
     for outcome in join_all(written).await {
-        match outcome? {
-            Outcome::Done { .. } | Outcome::Conflict { .. } => {}
+        match outcome {
+            Ok(Outcome::Done { .. } | Outcome::Conflict { .. }) => {}
+            // What is there is served all the same.
+            Err(full @ store::Error::Full { .. }) => refused = Some(full),
+            Err(error) => return Err(error),
         }
+    }
+    if let Some(full) = refused {
+        warn!(err = %full, "Could not create all objects that a cluster has; this is done at the next start");
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! One task follows the whole store and hands each change to the cache of its resource, so that all caches are as new as
 //! one revision and a quiet resource needs no messages of its own. Readers share the encoded objects. A watcher that is
-//! too slow loses its place and is cut off.
+//! too slow loses its place and is cut off. Events are not held, only the last changes of them: there are too many, and
+//! hardly anybody reads them.
 //!
 //! - `changes`: the list of the last changes, bounded by age and by bytes of all resources together.
 //! - [`Follower`]: who follows them, woken only by what concerns it.
@@ -28,6 +29,7 @@ use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
 use self::index::Index;
 pub use self::index::Indexed;
+use crate::storage::events;
 use crate::storage::stored::Served;
 
 /// Where all objects lie.
@@ -42,6 +44,12 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often changes that have become too old are forgotten where nothing happens.
 const TRIM_EVERY: Duration = Duration::from_secs(15);
 
+/// What the last changes of events may take, about: those who follow events are few, and never far behind.
+const EVENT_HISTORY_BYTES_MAX: usize = 16 << 20;
+
+/// At the start so many objects are read at a time.
+const PAGE: usize = 10_000;
+
 /// After an error of the store it is asked again after this time.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -53,8 +61,10 @@ pub struct Cache {
     started_at: AtomicU64,
     /// Asks the store how far it has come, where it does not say so by itself.
     progress: RwLock<ProgressRequest>,
-    /// What the changes of all resources take.
+    /// What the changes of all resources take,
     history: Arc<Budget>,
+    /// and those of events.
+    event_history: Arc<Budget>,
 }
 
 /// The objects of one resource.
@@ -64,6 +74,8 @@ pub struct ResourceCache {
     changed: watch::Sender<u64>,
     /// The field by which objects are found.
     indexed: Option<&'static Indexed>,
+    /// Whether objects are held, and not only the last changes.
+    keeps_objects: bool,
 }
 
 struct State {
@@ -108,13 +120,12 @@ impl Cache {
     ) -> Result<Arc<Self>, store::Error> {
         let current = store.current_revision().await?;
         let past = if opened > 1 { current.saturating_sub(HISTORY).max(1) } else { current };
-        let at = |revision| ListOptions { revision, ..ListOptions::default() };
-        let mut page = store.list(ROOT, at(Some(past))).await;
+        let mut page = read_all(&*store, Some(past)).await;
         if let Err(store::Error::Compacted { oldest, .. }) = page {
-            page = store.list(ROOT, at(Some(oldest))).await;
+            page = read_all(&*store, Some(oldest)).await;
         }
         if let Err(store::Error::Compacted { .. }) = page {
-            page = store.list(ROOT, at(None)).await;
+            page = read_all(&*store, None).await;
         }
         let page = page?;
         let mut watch = store.watch(ROOT, page.revision).await?;
@@ -124,6 +135,7 @@ impl Cache {
             started_at: AtomicU64::new(page.revision),
             progress: RwLock::new(watch.progress_request()),
             history: Arc::new(Budget::new(history_bytes_max)),
+            event_history: Arc::new(Budget::new(EVENT_HISTORY_BYTES_MAX.min(history_bytes_max))),
         });
         for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
@@ -173,8 +185,10 @@ impl Cache {
         }
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         let new = || {
-            let changes = Changes::new(self.started_at.load(Ordering::Acquire), self.history.clone());
-            Arc::new(ResourceCache::new(prefix, changes))
+            let keeps_objects = prefix != events::PREFIX;
+            let budget = if keeps_objects { &self.history } else { &self.event_history };
+            let changes = Changes::new(self.started_at.load(Ordering::Acquire), budget.clone(), keeps_objects);
+            Arc::new(ResourceCache::new(prefix, changes, keeps_objects))
         };
         resources.entry(prefix.into()).or_insert_with(new).clone()
     }
@@ -255,7 +269,7 @@ async fn trim(cache: std::sync::Weak<Cache>) {
 async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<store::Watch> {
     loop {
         let read = async {
-            let page = store.list(ROOT, ListOptions::default()).await?;
+            let page = read_all(store, None).await?;
             let watch = store.watch(ROOT, page.revision).await?;
             Ok((page, watch))
         };
@@ -275,6 +289,26 @@ async fn refill(cache: &std::sync::Weak<Cache>, store: &dyn Store) -> Option<sto
             }
         }
         cache.upgrade()?;
+    }
+}
+
+/// Everything but events, as of one revision.
+async fn read_all(store: &dyn Store, revision: Option<Revision>) -> Result<Page, store::Error> {
+    let mut all = Page { revision: 0, entries: Vec::new(), remaining: 0 };
+    let mut options = ListOptions { revision, limit: Some(PAGE), after_key: None };
+    loop {
+        let mut page = store.list(ROOT, options.clone()).await?;
+        options.revision = Some(page.revision);
+        let last = page.entries.last().map(|entry| entry.key.to_string());
+        let reached_events = page.entries.iter().any(|entry| entry.key.starts_with(events::PREFIX));
+        page.entries.retain(|entry| !entry.key.starts_with(events::PREFIX));
+        all.revision = page.revision;
+        all.entries.append(&mut page.entries);
+        if page.remaining == 0 {
+            return Ok(all);
+        }
+        // No key sorts behind this one and still begins so.
+        options.after_key = if reached_events { last.max(Some(format!("{}\u{10ffff}", events::PREFIX))) } else { last };
     }
 }
 
@@ -303,9 +337,16 @@ fn prefix_of(key: &str) -> &str {
 }
 
 impl ResourceCache {
-    fn new(prefix: &str, changes: Changes) -> Self {
+    fn new(prefix: &str, changes: Changes, keeps_objects: bool) -> Self {
         let state = State { objects: BTreeMap::new(), changes, index: None, mailboxes: Mailboxes::default() };
-        Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed: Indexed::of(prefix) }
+        let indexed = Indexed::of(prefix).filter(|_| keeps_objects);
+        Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed, keeps_objects }
+    }
+
+    /// Whether objects can be read here. If not, only changes can be followed, and objects are in the store.
+    #[must_use]
+    pub fn keeps_objects(&self) -> bool {
+        self.keeps_objects
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -331,6 +372,10 @@ impl ResourceCache {
         let mut state = self.write();
         let state = &mut *state;
         let previous = match &served {
+            _ if !self.keeps_objects => {
+                let previous = event.previous.and_then(|previous| Served::new(&previous.value, previous.revision));
+                previous.map(Arc::new)
+            }
             Some(served) => state.objects.insert(event.key.clone(), served.clone()),
             None => state.objects.remove(&event.key),
         };

@@ -92,6 +92,13 @@ pub fn encode(object: &mut Value) -> Option<Bytes> {
     Some(stored.freeze())
 }
 
+/// The document of a stored value; none if it is not an object.
+#[must_use]
+pub fn document(stored: &[u8]) -> Option<Value> {
+    Outline::read(stored)?;
+    json::parse(stored.get(HEADER..)?).ok().filter(|document| document.as_object().is_some())
+}
+
 /// The place of a field of metadata in Go's order, in which fields that were added later do not stand.
 fn rank(field: &str) -> usize {
     static METADATA: OnceLock<Option<&'static Type>> = OnceLock::new();

@@ -297,8 +297,7 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
         return Err(Failure::method_not_allowed());
     }
     call.wait_for_now().await?;
-    let revision = call.server.cache.revision();
-    let found = call.cache().find(&call.interest(&selection), revision);
+    let found = call.find(&selection).await?;
     let snapshot = list::select(&call.range(), found, None, &selection).await;
     // Many at a time: those that are under way together become durable together.
     for chunk in snapshot.objects.chunks(COLLECTION_WIDTH) {

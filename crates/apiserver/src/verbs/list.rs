@@ -57,6 +57,9 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     }
     // Kubernetes: a list at "any" version comes from the cache as a whole.
     let limit = limit.filter(|_| parsed != Some(0));
+    if !call.cache().keeps_objects() {
+        return page(call, &selection, limit, None, None).await;
+    }
     let revision = call.server.cache.revision();
     if selection.is_everything() {
         let snapshot = call.cache().list(&call.range(), limit, revision, |_, _| true);

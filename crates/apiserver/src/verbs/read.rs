@@ -18,7 +18,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
             call.wait_for(revision).await?;
         }
     }
-    match call.cache().get(&call.key()) {
+    match call.find_one().await? {
         Some(object) => call.answer(200, &object),
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }

@@ -75,7 +75,11 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     };
     let cache = call.cache();
     let interest = call.interest(&selection);
-    let (snapshot, follower) = if initial {
+    let (snapshot, follower) = if initial && !cache.keeps_objects() {
+        // Followed first: what happens while it is read comes again, and is passed over by its revision.
+        let follower = cache.follow(interest);
+        (Some(call.find(&selection).await?), Ok(follower))
+    } else if initial {
         let (snapshot, follower) = cache.find_and_follow(interest, call.server.cache.revision());
         (Some(snapshot), Ok(follower))
     } else if after == 0 {
@@ -102,8 +106,9 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let deadline = Instant::now().checked_add(Duration::from_secs(seconds)).unwrap_or_else(Instant::now);
     let target = call.target;
     let counted = call.server.metrics.long_running(&target.resource, &target.group, &target.version);
+    let completion = crate::audit::long_running();
     tokio::spawn(async move {
-        let _counted = counted;
+        let _counted = (counted, completion);
         match follower {
             Err(TooOld { oldest }) => watcher.too_old(oldest).await,
             Ok(follower) => {

@@ -1,8 +1,9 @@
 //! `celplane check`: would the API server accept these manifests?
 //!
-//! Kinds that the registry knows are validated as the server validates them; of others, the gated fields and their
-//! expressions are checked. Exit code 0: all accepted; 1: some refused; 2: something could not be read.
+//! Kinds that the registry knows are validated as the server validates them, and custom resources by definitions in the
+//! input; of others, the gated fields and their expressions are checked. Exit code 0: all accepted; 1: some refused; 2: something could not be read.
 
+mod definitions;
 mod judge;
 mod report;
 
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::features::Features;
+use definitions::Definitions;
 use judge::{FileReport, Judge, Progress};
 
 use crate::manifests::{self, Source};
@@ -25,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(short, long = "filename", required = true, value_name = "FILE")]
     filenames: Vec<String>,
 
-    /// Which features are on, as `A=true,B=false`; by default as the API server's.
+    /// Which features are on, as `A=true,B=false`; by default the five proposals are, as with `celplane up`.
     #[arg(long, default_value = "", value_name = "GATES")]
     feature_gates: String,
 
@@ -58,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let features = match Features::default().with_flag(&self.feature_gates) {
+        let features = match Features::all_proposals().with_flag(&self.feature_gates) {
             Ok(features) => features,
             Err(error) => return Ok(cannot_start(&error)),
         };
@@ -66,13 +68,13 @@ impl Arguments {
             Ok(sources) => sources,
             Err(error) => return Ok(cannot_start(&format!("{error:#}"))),
         };
-        let judge = Judge::new(features, self.verbose)?;
+        let judge = Judge::new(features, Definitions::read(&sources), self.verbose)?;
         let reports = judge_all(&judge, &sources);
         let stdout = std::io::stdout().lock();
         let mut out = std::io::BufWriter::new(stdout);
         match self.output {
-            Output::Text => report::text(&reports, self.verbose, Style::of_stdout(self.color), &mut out)?,
-            Output::Json => report::json(&reports, &mut out)?,
+            Output::Text => report::text(&reports, features, self.verbose, Style::of_stdout(self.color), &mut out)?,
+            Output::Json => report::json(&reports, features, &mut out)?,
             Output::Sarif => report::sarif(&reports, &mut out)?,
         }
         out.flush()?;

@@ -4,16 +4,26 @@
 //! must survive. Both tables are keyed by revision, so new data is always appended and one commit touches few pages.
 //! Every record carries a checksum, because redb checks its own only after a crash.
 
+mod check;
+mod copy;
+mod overlay;
+mod snapshot;
+
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+};
 
+pub use self::check::Report;
+pub(super) use self::copy::{Copy, compact};
+use self::overlay::Overlay;
+use super::containment::contain;
 use crate::{Cause, Error, Revision};
 
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -44,6 +54,12 @@ impl Medium {
         let Self::Path(path) = self else { return None };
         let statistics = rustix::fs::statvfs(path).ok()?;
         Some(statistics.f_bavail.saturating_mul(statistics.f_frsize))
+    }
+
+    /// How long the file is, where it is one.
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        let Self::Path(path) = self else { return None };
+        Some(path.metadata().ok()?.len())
     }
 }
 
@@ -89,12 +105,19 @@ impl LogFile {
             let database = match medium {
                 Medium::Path(path) => {
                     if !path.try_exists().map_err(io_error)? {
-                        create_file(path, &builder)?;
+                        match Self::make(path, cache_bytes, |_| Ok(())) {
+                            // Another process was faster.
+                            Err(Error::Refused(_)) => {}
+                            made => made?,
+                        }
                     }
-                    builder.open(path).map_err(|error| match error {
+                    let database = builder.open(path).map_err(|error| match error {
                         redb::DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                         other => redb_error(other),
-                    })?
+                    })?;
+                    // What a process left that ended while it made the file smaller; it would hold the lock otherwise.
+                    let _ = std::fs::remove_file(beside(path, copy::SUFFIX));
+                    database
                 }
                 Medium::Backend(factory) => {
                     let backend = factory().map_err(io_error)?;
@@ -110,22 +133,59 @@ impl LogFile {
         })
     }
 
+    /// Opens data that cannot be written to, for reading.
+    pub(super) fn open_for_reading(medium: &Medium, cache_bytes: usize) -> Result<(Self, Position), Error> {
+        contain(|| {
+            let backend: Box<dyn StorageBackend> = match medium {
+                Medium::Path(path) => {
+                    let file = OpenOptions::new().read(true).write(true).open(path).map_err(io_error)?;
+                    let backend = redb::backends::FileBackend::new(file);
+                    Box::new(backend.map_err(|error| match error {
+                        redb::DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
+                        other => redb_error(other),
+                    })?)
+                }
+                Medium::Backend(factory) => factory().map_err(io_error)?,
+            };
+            let mut builder = Database::builder();
+            builder.set_cache_size(cache_bytes);
+            let overlay = Overlay::new(backend).map_err(io_error)?;
+            let file = Self { database: builder.create_with_backend(overlay).map_err(redb_error)? };
+            let position = file.position()?.ok_or_else(Error::full)?;
+            Ok((file, position))
+        })
+    }
+
+    /// Makes a new file and fills it before it appears under its name, readable by its owner only.
+    pub(super) fn make<T>(
+        path: &Path,
+        cache_bytes: usize,
+        fill: impl FnOnce(&Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let unfinished = beside(path, &format!("new-{}", std::process::id()));
+        let made = contain(|| {
+            let mut builder = Database::builder();
+            builder.set_cache_size(cache_bytes);
+            let file = Self { database: builder.create_file(private_file(&unfinished)?).map_err(redb_error)? };
+            file.initialize()?;
+            let filled = fill(&file)?;
+            drop(file);
+            // A link fails if there is a file by now, where a rename would replace it.
+            match std::fs::hard_link(&unfinished, path) {
+                Ok(()) => Ok(filled),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Refused(Cause::new(error))),
+                Err(error) => Err(io_error(error)),
+            }
+        });
+        let removed = std::fs::remove_file(&unfinished).map_err(io_error);
+        let made = made?;
+        removed?;
+        sync_directory(path)?;
+        Ok(made)
+    }
+
     fn position(&self) -> Result<Option<Position>, Error> {
-        let transaction = self.database.begin_read().map_err(redb_error)?;
-        let meta = match transaction.open_table(META) {
-            Ok(meta) => meta,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(redb_error(error)),
-        };
-        let number = |name: &str| -> Result<u64, Error> {
-            let number = meta.get(name).map_err(redb_error)?;
-            Ok(number.ok_or_else(|| damaged(format!("`{name}` is missing")))?.value())
-        };
-        let format = number(FORMAT)?;
-        if format != FORMAT_VERSION {
-            return Err(damaged(format!("format {format} is not one that this version can read")));
-        }
-        Ok(Some(Position { revision: number(REVISION)?, compacted: number(COMPACTED)? }))
+        position(&self.database.begin_read().map_err(redb_error)?)
     }
 
     fn initialize(&self) -> Result<Position, Error> {
@@ -191,18 +251,39 @@ impl LogFile {
         })
     }
 
-    /// Starts reading values, all as of the last commit.
-    pub(super) fn values(&self) -> Result<Values, Error> {
+    /// Starts reading values, all as of the last commit. The file stays open as long.
+    pub(super) fn values(self: &Arc<Self>) -> Result<Values, Error> {
         contain(|| {
             let transaction = self.database.begin_read().map_err(redb_error)?;
-            Ok(Values { table: transaction.open_table(VALUES).map_err(redb_error)? })
+            let table = transaction.open_table(VALUES).map_err(redb_error)?;
+            Ok(Values { table, _file: Some(self.clone()) })
         })
     }
+}
+
+/// The numbers as one transaction sees them; `None` in a file that has never been used.
+fn position(transaction: &ReadTransaction) -> Result<Option<Position>, Error> {
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(redb_error(error)),
+    };
+    let number = |name: &str| -> Result<u64, Error> {
+        let number = meta.get(name).map_err(redb_error)?;
+        Ok(number.ok_or_else(|| damaged(format!("`{name}` is missing")))?.value())
+    };
+    let format = number(FORMAT)?;
+    if format != FORMAT_VERSION {
+        return Err(damaged(format!("format {format} is not one that this version can read")));
+    }
+    Ok(Some(Position { revision: number(REVISION)?, compacted: number(COMPACTED)? }))
 }
 
 /// Reads values by the revision that wrote them.
 pub(super) struct Values {
     table: ReadOnlyTable<u64, &'static [u8]>,
+    /// redb closes a file whose database is dropped, also under those who read.
+    _file: Option<Arc<LogFile>>,
 }
 
 impl Values {
@@ -224,28 +305,24 @@ impl Values {
     }
 }
 
-/// Makes a new file in full before it appears under its name, readable by its owner only.
-fn create_file(path: &Path, builder: &redb::Builder) -> Result<(), Error> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".new-{}", std::process::id()));
-    let unfinished = PathBuf::from(unfinished);
+/// A name for another file in the directory of the store.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{suffix}"));
+    PathBuf::from(name)
+}
+
+/// An empty file that only its owner can read.
+fn private_file(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let made = (|| {
-        let file = options.open(&unfinished).map_err(io_error)?;
-        let database = builder.create_file(file).map_err(redb_error)?;
-        LogFile { database }.initialize()?;
-        // A link fails if another process was faster, where a rename would replace its file.
-        match std::fs::hard_link(&unfinished, path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io_error(error)),
-            _ => Ok(()),
-        }
-    })();
-    let removed = std::fs::remove_file(&unfinished).map_err(io_error);
-    made?;
-    removed?;
+    options.open(path).map_err(io_error)
+}
+
+/// Makes names durable that have changed beside `path`.
+fn sync_directory(path: &Path) -> Result<(), Error> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -305,7 +382,7 @@ pub(super) fn damaged(what: String) -> Error {
 fn io_error(error: io::Error) -> Error {
     use io::ErrorKind::{FileTooLarge, InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
     match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => Error::Full,
+        StorageFull | QuotaExceeded | FileTooLarge => Error::full(),
         InvalidData | UnexpectedEof => Error::Damaged(Cause::new(error)),
         _ => Error::Unavailable(Cause::new(error)),
     }
@@ -317,18 +394,6 @@ fn redb_error(error: impl Into<redb::Error>) -> Error {
         error @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => Error::Unavailable(Cause::new(error)),
         error => Error::Damaged(Cause::new(error)),
     }
-}
-
-/// redb panics on some damaged pages; to the caller that is an error like any other.
-fn contain<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("reading it failed");
-        Err(damaged(text.to_owned()))
-    })
 }
 
 /// A backend chosen at run time.

@@ -87,6 +87,7 @@ pub(super) struct Index {
     superseded: VecDeque<Superseded>,
     superseded_bytes: u64,
     live: u64,
+    live_bytes: u64,
 }
 
 impl Index {
@@ -124,6 +125,7 @@ impl Index {
     pub(super) fn insert(&mut self, key: &Arc<str>, version: Version) {
         let since = version.revision;
         let deleted = version.content.is_deleted();
+        let bytes = version.content.length().saturating_add(VERSION_OVERHEAD_BYTES);
         if let Some(versions) = self.keys.get_mut(key) {
             let old = std::mem::replace(&mut versions.latest, version);
             if !old.content.is_deleted() {
@@ -135,6 +137,7 @@ impl Index {
                     bytes: old.content.length().saturating_add(VERSION_OVERHEAD_BYTES),
                 };
                 self.superseded_bytes = self.superseded_bytes.saturating_add(superseded.bytes);
+                self.live_bytes = self.live_bytes.saturating_sub(superseded.bytes);
                 self.superseded.push_back(superseded);
                 self.live = self.live.saturating_sub(1);
             }
@@ -152,6 +155,7 @@ impl Index {
             self.superseded_bytes = self.superseded_bytes.saturating_add(VERSION_OVERHEAD_BYTES);
         } else {
             self.live = self.live.saturating_add(1);
+            self.live_bytes = self.live_bytes.saturating_add(bytes);
         }
     }
 
@@ -204,6 +208,11 @@ impl Index {
     /// How many keys exist now.
     pub(super) fn live(&self) -> u64 {
         self.live
+    }
+
+    /// About how many bytes everything takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.live_bytes.saturating_add(self.superseded_bytes)
     }
 
     /// About how many bytes superseded versions take.

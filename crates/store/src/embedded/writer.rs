@@ -4,6 +4,7 @@
 //! gets an answer, before the commit that covers it is on disk. The same thread deletes what has expired and forgets history.
 
 mod recovery;
+mod shrinking;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -87,8 +88,14 @@ pub(super) struct Writer {
     next_look: Instant,
     /// Why the file cannot be used, until it could be opened again.
     failure: Option<Error>,
+    /// Not before this is that tried again.
+    next_recovery: Instant,
     /// Until when a disk that was full is taken to be so still.
     full_until: Option<Instant>,
+    /// The smaller file that is being made.
+    copying: Option<shrinking::Copying>,
+    /// When to look whether the file is too long.
+    next_shrink: Instant,
     options: Options,
 }
 
@@ -107,6 +114,7 @@ impl Writer {
         expiring: Vec<Expiring>,
         options: Options,
     ) -> Result<(), Error> {
+        let failure = shared.failure();
         let writer = Self {
             shared,
             medium,
@@ -114,8 +122,11 @@ impl Writer {
             expiring: expiring.into_iter().map(Reverse).collect(),
             ages: VecDeque::new(),
             next_look: Instant::now(),
-            failure: None,
+            failure,
+            next_recovery: Instant::now(),
             full_until: None,
+            copying: None,
+            next_shrink: Instant::now(),
             options,
         };
         let thread = std::thread::Builder::new().name("store-writer".to_owned());
@@ -144,6 +155,7 @@ impl Writer {
             self.take_expired(&mut jobs);
             self.write_batch(jobs);
             self.keep_retention();
+            self.shrink();
             match next {
                 Some(Command::Compact(revision, reply)) => {
                     let _ = reply.send(self.compact(revision));
@@ -153,6 +165,7 @@ impl Writer {
             }
         };
         self.shared.state_mut().close();
+        self.stop_shrinking();
         let released = self.release_file();
         if let Some(reply) = closing {
             let _ = reply.send(self.failure.map_or(released, Err));
@@ -168,7 +181,7 @@ impl Writer {
         if !state.index.garbage(state.compacted, 1).is_empty() {
             return Duration::ZERO;
         }
-        let look = self.next_look.saturating_duration_since(Instant::now());
+        let look = self.next_look.min(self.next_shrink).saturating_duration_since(Instant::now());
         match self.expiring.peek() {
             Some(Reverse((at, ..))) => look.min(Duration::from_millis(at.saturating_sub(now_ms()))),
             None => look,
@@ -199,14 +212,10 @@ impl Writer {
             }
             return;
         }
-        let full = self.is_full();
+        let full = self.full();
         let mut batch = Batch::new(&self.shared);
         for job in jobs {
-            if full && matches!(job.write.change, Change::Put { .. }) {
-                job.answer(Err(Error::Full));
-            } else {
-                batch.stage(job);
-            }
+            batch.stage(job, full.as_ref());
         }
         let Batch { staged, conflicts, .. } = batch;
         let (position, garbage) = {
@@ -223,6 +232,9 @@ impl Writer {
         {
             let mut state = self.shared.state_mut();
             state.index.forget(garbage.len());
+            if let Some(copying) = &mut self.copying {
+                copying.forgotten.extend(garbage);
+            }
             state.publish(staged.into_iter().map(|Staged { job, event, expires_at_ms }| {
                 if expires_at_ms != 0 {
                     self.expiring.push(Reverse((expires_at_ms, event.revision, event.key.clone())));
@@ -259,10 +271,10 @@ impl Writer {
     }
 
     fn fail(&mut self, error: Error) {
-        if matches!(error, Error::Full) {
+        if matches!(error, Error::Full { .. }) {
             self.full_until = Instant::now().checked_add(recovery::RETRY_INTERVAL);
         }
-        self.failure = Some(error);
+        self.set_failure(Some(error));
     }
 
     fn commit(&self, staged: &[Staged], garbage: &[Revision], position: Position) -> Result<(), Error> {
@@ -281,12 +293,15 @@ impl Writer {
         self.shared.file()?.commit(&records, garbage, position)
     }
 
-    fn is_full(&self) -> bool {
-        if self.full_until.is_some_and(|until| Instant::now() < until) {
-            return true;
-        }
-        let free = self.medium.as_ref().and_then(Medium::free_bytes);
-        free.is_some_and(|free| free < self.options.free_bytes_min)
+    fn set_failure(&mut self, failure: Option<Error>) {
+        self.shared.set_failure(failure.clone());
+        self.failure = failure;
+    }
+
+    /// Why nothing but deletes is done, if so.
+    fn full(&self) -> Option<Error> {
+        let full = self.medium.as_ref().and_then(|medium| medium.full(&self.options));
+        full.or_else(|| self.full_until.is_some_and(|until| Instant::now() < until).then(Error::full))
     }
 
     /// Forgets what the retention does not cover.
@@ -376,7 +391,8 @@ impl<'a> Batch<'a> {
         Self { shared, revision, staged, conflicts, written, values: None }
     }
 
-    fn stage(&mut self, job: Job) {
+    /// Adds a write to those that will happen. While the disk is `full`, only deletes do.
+    fn stage(&mut self, job: Job, full: Option<&Error>) {
         let (key, previous) = match self.current(&job.write.key) {
             Ok(current) => current,
             Err(error) => return job.answer(Err(error)),
@@ -389,6 +405,9 @@ impl<'a> Batch<'a> {
             self.conflicts.push(job);
             return;
         };
+        if let (Some(full), Change::Put { .. }) = (full, &job.write.change) {
+            return job.answer(Err(full.clone()));
+        }
         let (value, expires_at_ms) = match &job.write.change {
             Change::Put { value, ttl } => (Some(value.clone()), ttl.map_or(0, expiry)),
             Change::Delete => (None, 0),

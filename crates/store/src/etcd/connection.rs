@@ -178,7 +178,7 @@ pub(super) fn error(status: Status, requested: Revision) -> Error {
         return Error::TooLarge { what: "request", size: 0, limit: 0 };
     }
     if text.contains("database space exceeded") {
-        return Error::Full;
+        return Error::full();
     }
     match status.code() {
         Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::Unimplemented => {

@@ -3,6 +3,9 @@
 //! Fields stand in the order of their numbers. What is not a pointer, list or map is written even when it is empty, as
 //! gogo/protobuf does with fields that cannot be absent.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use super::MAGIC;
 use super::read::{is_named_list, is_raw};
 use crate::base64;
@@ -14,161 +17,228 @@ use crate::types::{Field, Kind, Type};
 /// The envelope of an object, the magic bytes included.
 #[must_use]
 pub fn write_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let mut type_meta = Vec::new();
-    put_bytes(&mut type_meta, 1, api_version.as_bytes());
-    put_bytes(&mut type_meta, 2, kind.as_bytes());
-    let mut out = MAGIC.to_vec();
-    put_bytes(&mut out, 1, &type_meta);
-    put_bytes(&mut out, 2, raw);
-    put_bytes(&mut out, 3, b"");
-    put_bytes(&mut out, 4, b"");
+    let (mut out, end) = envelope_around(api_version, kind, raw.len());
+    out.extend(raw);
+    out.extend(end);
     out
+}
+
+/// What stands before and behind the message of an object that is this long.
+#[must_use]
+pub fn envelope_around(api_version: &str, kind: &str, raw_length: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut head = MAGIC.to_vec();
+    nest(&mut head, 1, |out| {
+        put_bytes(out, 1, api_version.as_bytes());
+        put_bytes(out, 2, kind.as_bytes());
+    });
+    put_varint(&mut head, tag(2));
+    put_varint(&mut head, u64::try_from(raw_length).unwrap_or(u64::MAX));
+    let mut end = Vec::new();
+    put_bytes(&mut end, 3, b"");
+    put_bytes(&mut end, 4, b"");
+    (head, end)
 }
 
 /// The message of an object in normal form. What does not fit its type is left out.
 #[must_use]
-pub fn write(it: &Type, value: &Value) -> Vec<u8> {
+pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    write_message(it, &[], value, &mut out);
+    Writer::default().message(it, value, &mut out);
     out
 }
 
-/// What stands under a number: a field, or the message of an embedded struct.
-enum Part<'a> {
-    Field(&'a Field),
-    Embedded(&'a [u16]),
+/// Writes messages. It remembers in which order the fields of a type are written, so one for many objects is faster.
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// By the address of the type: types are constants.
+    plans: HashMap<usize, Rc<[Part]>>,
 }
 
-fn write_message(it: &Type, prefix: &[u16], value: &Value, out: &mut Vec<u8>) {
-    let mut parts: Vec<(u16, Part<'_>)> = Vec::with_capacity(it.fields.len());
-    for field in it.fields.iter().filter(|field| field.number != 0 && field.embedded.starts_with(prefix)) {
+/// What stands under a number: a field, with its place in the type, or the message of an embedded struct.
+#[derive(Debug, Clone)]
+enum Part {
+    Field(usize, &'static Field),
+    Embedded(u16, Rc<[Part]>),
+}
+
+impl Part {
+    fn number(&self) -> u16 {
+        match self {
+            Part::Field(_, field) => field.number,
+            Part::Embedded(number, _) => *number,
+        }
+    }
+}
+
+/// The fields of a type within the embedded structs of these numbers, in the order in which they are written.
+fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
+    let mut parts: Vec<Part> = Vec::with_capacity(it.fields.len());
+    let fields = it.fields.iter().enumerate();
+    for (index, field) in fields.filter(|(_, field)| field.number != 0 && field.embedded.starts_with(prefix)) {
         match field.embedded.get(..=prefix.len()) {
-            None => parts.push((field.number, Part::Field(field))),
+            None => parts.push(Part::Field(index, field)),
             Some(inner) => {
                 let number = inner.last().copied().unwrap_or_default();
-                if !parts.iter().any(|(it, part)| *it == number && matches!(part, Part::Embedded(_))) {
-                    parts.push((number, Part::Embedded(inner)));
+                if !parts.iter().any(|part| matches!(part, Part::Embedded(it, _) if *it == number)) {
+                    parts.push(Part::Embedded(number, plan(it, inner)));
                 }
             }
         }
     }
-    parts.sort_by_key(|(number, _)| *number);
-    for (number, part) in parts {
-        match part {
-            Part::Field(field) => write_field(field, value.get(field.name), out),
-            Part::Embedded(inner) => {
-                let mut message = Vec::new();
-                write_message(it, inner, value, &mut message);
-                put_bytes(out, number, &message);
-            }
-        }
-    }
+    parts.sort_by_key(Part::number);
+    parts.into()
 }
 
-fn write_field(field: &Field, value: Option<&Value>, out: &mut Vec<u8>) {
-    let present = value.filter(|value| !value.is_null());
-    match field.kind {
-        Kind::List(inner) if !is_named_list(field.go_type) => {
-            for item in present.and_then(Value::as_array).unwrap_or_default() {
-                write_value(field, *inner, field.number, Some(item), out);
+impl Writer {
+    /// Appends the message of an object in normal form. What does not fit its type is left out.
+    pub fn message(&mut self, it: &'static Type, value: &Value, out: &mut Vec<u8>) {
+        let address = std::ptr::from_ref(it).addr();
+        let parts = self.plans.entry(address).or_insert_with(|| plan(it, &[])).clone();
+        let mut values: Vec<Option<&Value>> = vec![None; it.fields.len()];
+        let mut next = 0;
+        // A document in normal form has its fields in the order of the type.
+        for (key, value) in value.as_object().into_iter().flat_map(json::Object::iter) {
+            if let Some((index, _)) = it.find_from(next, key) {
+                if let Some(slot) = values.get_mut(index) {
+                    *slot = Some(value);
+                }
+                next = index.saturating_add(1);
             }
         }
-        Kind::Map(inner) => {
-            let Some(entries) = present.and_then(Value::as_object) else { return };
-            let mut entries: Vec<(&str, &Value)> = entries.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            for (key, value) in entries {
-                let mut entry = Vec::new();
-                put_bytes(&mut entry, 1, key.as_bytes());
-                write_value(field, *inner, 2, Some(value), &mut entry);
-                put_bytes(out, field.number, &entry);
-            }
-        }
-        kind => {
-            // Messages without our fields are the same as Kubernetes writes them.
-            let may_be_absent = field.pointer || field.added || matches!(kind, Kind::Bytes | Kind::List(_));
-            if present.is_some() || !may_be_absent {
-                write_value(field, kind, field.number, present, out);
-            }
-        }
+        self.parts(&parts, &values, out);
     }
-}
 
-/// A scalar, an item of a list, or a value of a map; its zero value if there is none.
-fn write_value(field: &Field, kind: Kind, number: u16, value: Option<&Value>, out: &mut Vec<u8>) {
-    let text = value.and_then(Value::as_str).unwrap_or_default();
-    let mut message = Vec::new();
-    match kind {
-        Kind::Bool => return put_number(out, number, u64::from(value.and_then(Value::as_bool).unwrap_or_default())),
-        Kind::Int32 | Kind::Int64 => {
-            return put_number(out, number, value.and_then(Value::as_i64).unwrap_or_default().cast_unsigned());
-        }
-        Kind::Float64 => {
-            put_varint(out, (u64::from(number) << 3) | 1);
-            out.extend(value.and_then(Value::as_f64).unwrap_or_default().to_le_bytes());
-            return;
-        }
-        Kind::String => message.extend(text.as_bytes()),
-        Kind::Bytes => message = base64::decode(text).unwrap_or_default(),
-        Kind::Quantity => put_bytes(&mut message, 1, if text.is_empty() { b"0" } else { text.as_bytes() }),
-        Kind::IntOrString => {
-            let is_text = matches!(value, Some(Value::String(_)));
-            put_number(&mut message, 1, u64::from(is_text));
-            put_number(&mut message, 2, value.and_then(Value::as_i64).unwrap_or_default().cast_unsigned());
-            put_bytes(&mut message, 3, text.as_bytes());
-        }
-        Kind::Time | Kind::MicroTime => {
-            let micros = matches!(kind, Kind::MicroTime);
-            let layout = if micros { Layout::Micros } else { Layout::Seconds };
-            if let Ok(time) = Timestamp::parse_layout(text, layout) {
-                put_number(&mut message, 1, time.seconds.cast_unsigned());
-                put_number(&mut message, 2, if micros { u64::from(time.nanos) } else { 0 });
-            }
-        }
-        Kind::Duration => {
-            let nanos = Duration::parse(text).unwrap_or_default().nanos;
-            put_number(&mut message, 1, nanos.cast_unsigned());
-        }
-        Kind::Struct(it) => write_message(it, &[], value.unwrap_or(&Value::Null), &mut message),
-        Kind::List(item) => {
-            for value in value.and_then(Value::as_array).unwrap_or_default() {
-                write_value(field, *item, 1, Some(value), &mut message);
-            }
-        }
-        Kind::SchemaOrBool | Kind::SchemaOrList => write_schema_or(kind, value, &mut message),
-        Kind::Any if field.go_type.ends_with("JSONSchemaDependencies") => write_schema_or(kind, value, &mut message),
-        Kind::Any if is_raw(field.go_type) => {
-            if let Some(value) = value {
-                put_bytes(&mut message, 1, json::to_string(value).as_bytes());
-            }
-        }
-        Kind::Any | Kind::Map(_) => return,
+    /// Appends an object as a part of another message, such as an item of a list.
+    pub fn nested(&mut self, number: u16, it: &'static Type, value: &Value, out: &mut Vec<u8>) {
+        nest(out, number, |out| self.message(it, value, out));
     }
-    put_bytes(out, number, &message);
-}
 
-fn write_schema_or(kind: Kind, value: Option<&Value>, out: &mut Vec<u8>) {
-    let Some(it) = crate::types::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps")
-    else {
-        return;
-    };
-    let schema_number = if matches!(kind, Kind::SchemaOrBool) { 2 } else { 1 };
-    if matches!(kind, Kind::SchemaOrBool) {
-        // A schema allows.
-        put_number(out, 1, u64::from(value.is_some_and(|value| value.as_bool().unwrap_or(true))));
+    fn parts(&mut self, parts: &[Part], values: &[Option<&Value>], out: &mut Vec<u8>) {
+        for part in parts {
+            match part {
+                Part::Field(index, field) => self.field(field, values.get(*index).copied().flatten(), out),
+                Part::Embedded(number, inner) => nest(out, *number, |out| self.parts(inner, values, out)),
+            }
+        }
     }
-    match value {
-        Some(schema @ Value::Object(_)) => put_bytes(out, schema_number, &write(it, schema)),
-        Some(Value::Array(items)) => {
-            for item in items {
-                match item {
-                    Value::String(text) => put_bytes(out, 2, text.as_bytes()),
-                    item => put_bytes(out, 2, &write(it, item)),
+
+    fn field(&mut self, field: &'static Field, value: Option<&Value>, out: &mut Vec<u8>) {
+        let present = value.filter(|value| !value.is_null());
+        match field.kind {
+            Kind::List(inner) if !is_named_list(field.go_type) => {
+                for item in present.and_then(Value::as_array).unwrap_or_default() {
+                    self.value(field, *inner, field.number, Some(item), out);
+                }
+            }
+            Kind::Map(inner) => {
+                let Some(entries) = present.and_then(Value::as_object) else { return };
+                let mut entries: Vec<(&str, &Value)> = entries.iter().collect();
+                entries.sort_by_key(|(key, _)| *key);
+                for (key, value) in entries {
+                    nest(out, field.number, |out| {
+                        put_bytes(out, 1, key.as_bytes());
+                        self.value(field, *inner, 2, Some(value), out);
+                    });
+                }
+            }
+            kind => {
+                // Messages without our fields are the same as Kubernetes writes them.
+                let may_be_absent = field.pointer || field.added || matches!(kind, Kind::Bytes | Kind::List(_));
+                if present.is_some() || !may_be_absent {
+                    self.value(field, kind, field.number, present, out);
                 }
             }
         }
-        _ => {}
     }
+
+    /// A scalar, an item of a list, or a value of a map; its zero value if there is none.
+    fn value(&mut self, field: &'static Field, kind: Kind, number: u16, value: Option<&Value>, out: &mut Vec<u8>) {
+        let text = value.and_then(Value::as_str).unwrap_or_default();
+        let whole = || value.and_then(Value::as_i64).unwrap_or_default().cast_unsigned();
+        match kind {
+            Kind::Bool => put_number(out, number, u64::from(value.and_then(Value::as_bool).unwrap_or_default())),
+            Kind::Int32 | Kind::Int64 => put_number(out, number, whole()),
+            Kind::Float64 => {
+                put_varint(out, (u64::from(number) << 3) | 1);
+                out.extend(value.and_then(Value::as_f64).unwrap_or_default().to_le_bytes());
+            }
+            Kind::String => put_bytes(out, number, text.as_bytes()),
+            Kind::Bytes => put_bytes(out, number, &base64::decode(text).unwrap_or_default()),
+            Kind::Quantity => nest(out, number, |out| {
+                put_bytes(out, 1, if text.is_empty() { b"0" } else { text.as_bytes() });
+            }),
+            Kind::IntOrString => nest(out, number, |out| {
+                put_number(out, 1, u64::from(matches!(value, Some(Value::String(_)))));
+                put_number(out, 2, whole());
+                put_bytes(out, 3, text.as_bytes());
+            }),
+            Kind::Time | Kind::MicroTime => nest(out, number, |out| {
+                let micros = matches!(kind, Kind::MicroTime);
+                let layout = if micros { Layout::Micros } else { Layout::Seconds };
+                if let Ok(time) = Timestamp::parse_layout(text, layout) {
+                    put_number(out, 1, time.seconds.cast_unsigned());
+                    put_number(out, 2, if micros { u64::from(time.nanos) } else { 0 });
+                }
+            }),
+            Kind::Duration => {
+                let nanos = Duration::parse(text).unwrap_or_default().nanos;
+                nest(out, number, |out| put_number(out, 1, nanos.cast_unsigned()));
+            }
+            Kind::Struct(it) => nest(out, number, |out| self.message(it, value.unwrap_or(&Value::Null), out)),
+            Kind::List(item) => nest(out, number, |out| {
+                for value in value.and_then(Value::as_array).unwrap_or_default() {
+                    self.value(field, *item, 1, Some(value), out);
+                }
+            }),
+            Kind::SchemaOrBool | Kind::SchemaOrList => nest(out, number, |out| self.schema_or(kind, value, out)),
+            Kind::Any if field.go_type.ends_with("JSONSchemaDependencies") => {
+                nest(out, number, |out| self.schema_or(kind, value, out));
+            }
+            Kind::Any if is_raw(field.go_type) => nest(out, number, |out| {
+                if let Some(value) = value {
+                    put_bytes(out, 1, json::to_string(value).as_bytes());
+                }
+            }),
+            Kind::Any | Kind::Map(_) => {}
+        }
+    }
+
+    fn schema_or(&mut self, kind: Kind, value: Option<&Value>, out: &mut Vec<u8>) {
+        let package = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
+        let Some(it) = crate::types::by_name(package, "JSONSchemaProps") else { return };
+        let schema_number = if matches!(kind, Kind::SchemaOrBool) { 2 } else { 1 };
+        if matches!(kind, Kind::SchemaOrBool) {
+            // A schema allows.
+            put_number(out, 1, u64::from(value.is_some_and(|value| value.as_bool().unwrap_or(true))));
+        }
+        match value {
+            Some(schema @ Value::Object(_)) => self.nested(schema_number, it, schema, out),
+            Some(Value::Array(items)) => {
+                for item in items {
+                    match item {
+                        Value::String(text) => put_bytes(out, 2, text.as_bytes()),
+                        item => self.nested(2, it, item, out),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A message within another, whose length stands before it.
+fn nest(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(out, tag(number));
+    let start = out.len();
+    write(out);
+    let mut length = Vec::with_capacity(10);
+    put_varint(&mut length, u64::try_from(out.len().saturating_sub(start)).unwrap_or(u64::MAX));
+    // The bytes move by as many as the length takes, mostly one or two.
+    out.splice(start..start, length);
+}
+
+fn tag(number: u16) -> u64 {
+    (u64::from(number) << 3) | 2
 }
 
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -185,7 +255,7 @@ fn put_number(out: &mut Vec<u8>, number: u16, value: u64) {
 }
 
 fn put_bytes(out: &mut Vec<u8>, number: u16, bytes: &[u8]) {
-    put_varint(out, (u64::from(number) << 3) | 2);
+    put_varint(out, tag(number));
     put_varint(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     out.extend(bytes);
 }

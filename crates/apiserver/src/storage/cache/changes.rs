@@ -66,9 +66,10 @@ impl Change {
         Self { kind, key, object, previous, at, made: Mutex::default() }
     }
 
-    /// What is kept in memory only because the change is: an object that is still there is not.
-    fn bytes(&self) -> usize {
-        let gone = if self.kind == ChangeKind::Deleted { self.object.json.len() } else { 0 };
+    /// What is kept in memory only because the change is: an object that is still in the cache is not.
+    fn bytes(&self, objects_are_kept: bool) -> usize {
+        let is_elsewhere = objects_are_kept && self.kind != ChangeKind::Deleted;
+        let gone = if is_elsewhere { 0 } else { self.object.json.len() };
         let before = self.previous.as_ref().map(|previous| previous.json.len()).unwrap_or_default();
         gone.saturating_add(before).saturating_add(CHANGE_BYTES)
     }
@@ -154,14 +155,17 @@ pub(super) struct Changes {
     first: u64,
     bytes: usize,
     budget: Arc<Budget>,
+    /// Whether the cache holds the objects as well.
+    objects_are_kept: bool,
     /// INVARIANT: every change after this revision is in the list.
     complete_after: Revision,
     newest: Revision,
 }
 
 impl Changes {
-    pub(super) fn new(revision: Revision, budget: Arc<Budget>) -> Self {
-        Self { list: VecDeque::new(), first: 0, bytes: 0, budget, complete_after: revision, newest: 0 }
+    pub(super) fn new(revision: Revision, budget: Arc<Budget>, objects_are_kept: bool) -> Self {
+        let list = VecDeque::new();
+        Self { list, first: 0, bytes: 0, budget, objects_are_kept, complete_after: revision, newest: 0 }
     }
 
     /// Forgets everything: changes up to `revision` are unknown, and every place is lost. Gives back the next number.
@@ -178,7 +182,7 @@ impl Changes {
     /// Adds a change; gives back the number of the next one.
     pub(super) fn push(&mut self, change: Arc<Change>) -> u64 {
         self.newest = change.object.revision;
-        let (bytes, now) = (change.bytes(), change.at);
+        let (bytes, now) = (change.bytes(self.objects_are_kept), change.at);
         self.bytes = self.bytes.saturating_add(bytes);
         self.budget.take(bytes);
         self.list.push_back(change);
@@ -198,7 +202,7 @@ impl Changes {
             if !is_too_much && (!is_old || self.list.len() <= COUNT_MIN) {
                 return;
             }
-            let bytes = oldest.bytes();
+            let bytes = oldest.bytes(self.objects_are_kept);
             self.complete_after = oldest.object.revision;
             self.first = self.first.saturating_add(1);
             self.bytes = self.bytes.saturating_sub(bytes);
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn places_are_found_by_revision_and_lost_when_changes_are_forgotten() {
         let (total, start) = (Arc::new(Budget::new(256 << 20)), Instant::now());
-        let mut changes = Changes::new(5, total.clone());
+        let mut changes = Changes::new(5, total.clone(), true);
         assert_eq!(changes.place_after(4), Err(TooOld { oldest: 5 }));
         assert_eq!(changes.place_after(9), Ok(0));
         for revision in [7, 9, 12] {
@@ -293,7 +297,7 @@ mod tests {
     #[test]
     fn a_busy_resource_pays_for_its_own_past() {
         let (total, start) = (Arc::new(Budget::new(256 << 20)), Instant::now());
-        let (mut busy, mut quiet) = (Changes::new(1, total.clone()), Changes::new(1, total.clone()));
+        let (mut busy, mut quiet) = (Changes::new(1, total.clone(), true), Changes::new(1, total.clone(), true));
         quiet.push(change(2, 10, start));
         for revision in 3..80 {
             busy.push(change(revision, 4 << 20, start));

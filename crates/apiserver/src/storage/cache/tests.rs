@@ -112,6 +112,37 @@ async fn a_cache_that_lost_its_place_is_filled_anew_and_its_watchers_are_told() 
     store.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn events_are_followed_but_not_held_nor_read_at_the_start() {
+    let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let put = async |key: String, guard: store::Guard| {
+        let mut object = api::json!({"metadata": {"name": "x", "creationTimestamp": "t"}});
+        let value = crate::storage::stored::encode(&mut object).unwrap();
+        let change = store::Change::Put { value, ttl: None };
+        match store.write(store::Write { key, guard, change }).await.unwrap() {
+            store::Outcome::Done { revision } => revision,
+            conflict => panic!("{conflict:?}"),
+        }
+    };
+    let event = |n: u64| format!("{}default/{n}", events::PREFIX);
+    let first = put(event(1), store::Guard::Absent).await;
+    for key in ["/registry/core/configmaps/default/a", "/registry/core/pods/default/a"] {
+        put(key.to_owned(), store::Guard::Absent).await;
+    }
+    let cache = Cache::start(store.clone(), 1, 1 << 20).await.unwrap();
+    assert_eq!(cache.resource("/registry/core/configmaps/").len(), 1);
+    assert_eq!(cache.resource("/registry/core/pods/").len(), 1, "what sorts behind events is read");
+    let resource = cache.resource(events::PREFIX);
+    assert!(!resource.keeps_objects());
+    let mut follower = resource.follow(Interest::Everything);
+    put(event(1), store::Guard::Unchanged(first)).await;
+    let last = put(event(2), store::Guard::Absent).await;
+    cache.reach(last).await.unwrap();
+    let kinds: Vec<ChangeKind> = follower.take().unwrap().iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Modified, ChangeKind::Added]);
+    assert_eq!(resource.len(), 0);
+}
+
 #[test]
 fn prefixes_are_cut_behind_the_resource() {
     assert_eq!(prefix_of("/registry/core/pods/default/a"), "/registry/core/pods/");
@@ -127,8 +158,8 @@ struct Pods {
 
 impl Pods {
     fn new() -> Self {
-        let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)));
-        Self { cache: Arc::new(ResourceCache::new("/registry/core/pods/", changes)), revision: 0 }
+        let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)), true);
+        Self { cache: Arc::new(ResourceCache::new("/registry/core/pods/", changes, true)), revision: 0 }
     }
 
     fn key(name: &str) -> String {

@@ -6,12 +6,16 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use cel_kubernetes::recorded::{self, Respondent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Answer many expressions: JSON lines on standard input, the same with "expect" on standard output.
+/// Answer many expressions: JSON lines on standard input, the same with "expect" on standard output
+///
+/// A line has "expr", "env" (as --env, or "base"), and where they are needed "input" (the variables by name), "schema" (an
+/// OpenAPI schema, for columns and rules) and an "id" of any form, which comes back. "expect" holds "compile_error", or
+/// "type", "static_cost" and "value" or "eval_error" with "runtime_cost". A line that is not such a question is answered with
+/// {"line": N, "error": "…"}, the others are answered all the same, and the exit code is 1.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -53,14 +57,23 @@ enum Outcome {
 }
 
 impl Arguments {
-    /// Fails when a line is not a question, after all lines before it were answered.
+    /// 1 when a line is not a question; all others are answered.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        answer_all(std::io::stdin().lock(), std::io::stdout().lock())?;
-        Ok(ExitCode::SUCCESS)
+        let all_are_questions = answer_all(std::io::stdin().lock(), std::io::stdout().lock())?;
+        Ok(if all_are_questions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::Result<()> {
+/// A line that cannot be answered.
+#[derive(Serialize)]
+struct Unanswered {
+    line: u64,
+    error: String,
+}
+
+/// Whether all lines were questions.
+fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::Result<bool> {
+    let mut all_are_questions = true;
     let mut respondent = Respondent::default();
     let mut line = String::new();
     for number in 1_u64.. {
@@ -71,7 +84,17 @@ fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::R
         if line.trim().is_empty() {
             continue;
         }
-        let question: Question<'_> = serde_json::from_str(&line).with_context(|| format!("line {number}"))?;
+        let question: Question<'_> = match serde_json::from_str(&line) {
+            Ok(question) => question,
+            Err(error) => {
+                all_are_questions = false;
+                let mut text = serde_json::to_vec(&Unanswered { line: number, error: error.to_string() })?;
+                text.push(b'\n');
+                answers.write_all(&text)?;
+                answers.flush()?;
+                continue;
+            }
+        };
         let Question { id, env, expr, input, schema } = &question;
         let outcome = respondent.answer(&recorded::Question {
             place: env,
@@ -89,5 +112,5 @@ fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::R
         answers.write_all(&text)?;
         answers.flush()?;
     }
-    Ok(())
+    Ok(all_are_questions)
 }

@@ -7,19 +7,20 @@ use api::field::{ErrorType, Errors, Path};
 use api::json::{Position, Value};
 use api::types;
 use cel::cost::Cost;
-use registry::admit::{self, Refused};
+use registry::admit::{self, Accepted, Refused};
 use registry::expressions::{Environments, Place, Refusal};
 use registry::resources;
 use registry::strategy::Context;
 
+use super::definitions::{Definitions, Found, column_warnings};
 use crate::gated_uses::{self, Field, Use};
 use crate::manifests::{Manifest, Manifests, Source};
 
 /// Decides about manifests.
-#[derive(Debug)]
 pub(super) struct Judge {
     features: Features,
     environments: Environments,
+    definitions: Definitions,
     with_costs: bool,
 }
 
@@ -79,8 +80,8 @@ pub(super) struct Finding {
 }
 
 impl Judge {
-    pub(super) fn new(features: Features, with_costs: bool) -> anyhow::Result<Self> {
-        Ok(Judge { features, environments: Environments::new()?, with_costs })
+    pub(super) fn new(features: Features, definitions: Definitions, with_costs: bool) -> anyhow::Result<Self> {
+        Ok(Judge { features, environments: Environments::new()?, definitions, with_costs })
     }
 
     /// Reads a file and judges its objects, on this many threads.
@@ -95,18 +96,29 @@ impl Judge {
                 return FileReport { name, unreadable: Some((None, format!("{error:#}"))), objects: Vec::new() };
             }
         };
-        let objects = self.objects(&manifests, threads, progress);
+        let mut own = Definitions::default();
+        if *source == Source::StandardInput {
+            own.add(&manifests);
+        }
+        let objects = self.objects(&manifests, &own, threads, progress);
         let error = manifests.error.as_ref();
         let unreadable = error.map(|error| (Some(manifests.position(error.offset)), error.message.clone()));
         FileReport { name: manifests.name, unreadable, objects }
     }
 
     /// Judges all objects of a file; the reports come in their order.
-    fn objects(&self, file: &Manifests, threads: usize, progress: &Progress) -> Vec<ObjectReport> {
+    fn objects(
+        &self,
+        file: &Manifests,
+        own: &Definitions,
+        threads: usize,
+        progress: &Progress,
+    ) -> Vec<ObjectReport> {
         progress.found.fetch_add(file.objects.len(), Ordering::Relaxed);
         let judge = |objects: &[Manifest]| -> Vec<ObjectReport> {
             let one = |manifest: &Manifest| {
-                let report = self.object(file, manifest);
+                let mut report = self.object(file, own, manifest);
+                report.findings.sort_by_key(|finding| (finding.position.line, finding.position.column));
                 progress.judged.fetch_add(1, Ordering::Relaxed);
                 report
             };
@@ -126,7 +138,7 @@ impl Judge {
         })
     }
 
-    fn object(&self, file: &Manifests, manifest: &Manifest) -> ObjectReport {
+    fn object(&self, file: &Manifests, own: &Definitions, manifest: &Manifest) -> ObjectReport {
         let mut report = ObjectReport {
             title: manifest.title(),
             position: file.position(manifest.start()),
@@ -150,9 +162,35 @@ impl Judge {
             report.findings.push(Finding { position: find(""), path: String::new(), reason: "BadRequest", message });
             return report;
         }
-        match resources::find_by_api_version(manifest.api_version(), manifest.kind()) {
-            Some(resource) => self.admit(resource, manifest, &find, &mut report),
-            None => self.check_uses(manifest, &uses, &find, &mut report),
+        let (api_version, kind) = (manifest.api_version(), manifest.kind());
+        let defined = match own.find(api_version, kind) {
+            Found::Nothing => self.definitions.find(api_version, kind),
+            found => found,
+        };
+        match (resources::find_by_api_version(api_version, kind), defined) {
+            (Some(resource), _) => {
+                let context = self.context(manifest, resource.namespaced);
+                admit(admit::create(resource, &manifest.value, &context), &find, &mut report);
+                if kind == "CustomResourceDefinition" {
+                    report.warnings.extend(column_warnings(&manifest.value));
+                }
+            }
+            (None, Found::Meaning(meaning, is_namespaced)) => {
+                let context = self.context(manifest, is_namespaced);
+                admit(meaning.create(&manifest.value, &context), &find, &mut report);
+            }
+            (None, defined) => {
+                let is_missing = matches!(defined, Found::OtherVersion)
+                    || types::by_api_version(api_version, kind).is_none() && is_built_in_group(api_version);
+                if is_missing {
+                    // As `kubectl` says it.
+                    let message = format!("no matches for kind {kind:?} in version {api_version:?}");
+                    let path = "kind".to_owned();
+                    report.findings.push(Finding { position: find(&path), path, reason: "NotFound", message });
+                    return report;
+                }
+                self.check_uses(manifest, &uses, &find, &mut report);
+            }
         }
         if self.with_costs {
             let costs = uses.iter().filter_map(|it| {
@@ -164,38 +202,17 @@ impl Judge {
         report
     }
 
-    /// As the server does it.
-    fn admit(
-        &self,
-        resource: &registry::resources::Resource,
-        manifest: &Manifest,
-        find: &dyn Fn(&str) -> Position,
-        report: &mut ObjectReport,
-    ) {
+    /// What a server would know about a request for the object.
+    fn context<'c>(&'c self, manifest: &'c Manifest, is_namespaced: bool) -> Context<'c> {
         let namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default");
-        let context = Context {
+        Context {
             features: self.features,
             expressions: &self.environments,
-            namespace: if resource.namespaced { namespace } else { "" },
+            namespace: if is_namespaced { namespace } else { "" },
             now: "2000-01-01T00:00:00Z",
             uid: "00000000-0000-4000-8000-000000000001",
             name_suffix: "bcdfg",
             namespace_allows_admin_access: false,
-        };
-        let mut plain = |message: String| {
-            let path = message.split('"').nth(1).unwrap_or_default().to_owned();
-            report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
-        };
-        match admit::create(resource, &manifest.value, &context) {
-            Ok(accepted) => {
-                accepted.strict_errors.into_iter().for_each(&mut plain);
-                report.warnings = accepted.warnings;
-            }
-            Err(Refused::Invalid { errors, strict_errors, .. }) => {
-                strict_errors.into_iter().for_each(&mut plain);
-                report.findings.extend(findings(&errors, find));
-            }
-            Err(other) => plain(other.to_string()),
         }
     }
 
@@ -232,6 +249,31 @@ impl Judge {
             }
         }
         report.findings.extend(findings(&errors, find));
+    }
+}
+
+/// Whether Kubernetes has a group of this name, so that a kind in it is known or does not exist.
+fn is_built_in_group(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    apiserver::resources::groups().iter().any(|(it, _)| *it == group)
+}
+
+/// What the server says to the object.
+fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
+    let mut plain = |message: String| {
+        let path = message.split('"').nth(1).unwrap_or_default().to_owned();
+        report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
+    };
+    match admitted {
+        Ok(accepted) => {
+            accepted.strict_errors.into_iter().for_each(&mut plain);
+            report.warnings = accepted.warnings;
+        }
+        Err(Refused::Invalid { errors, strict_errors, .. }) => {
+            strict_errors.into_iter().for_each(&mut plain);
+            report.findings.extend(findings(&errors, find));
+        }
+        Err(other) => plain(other.to_string()),
     }
 }
 

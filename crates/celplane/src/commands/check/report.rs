@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use api::features::Features;
 use api::json::Position;
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use crate::style::Style;
 /// For people: one line per error, pictures below it, a summary.
 pub(super) fn text(
     reports: &[FileReport],
+    features: Features,
     is_verbose: bool,
     style: Style,
     out: &mut dyn Write,
@@ -39,8 +41,18 @@ pub(super) fn text(
             writeln!(out, "{}: {}", style.bold(place), style.bad(error))?;
         }
     }
+    let gates: Vec<String> = assumed(features).map(|(name, is_on)| format!("{name}={is_on}")).collect();
+    writeln!(out, "{}", style.dim(format!("gates assumed: {}", gates.join(","))))?;
     let summary = format!("{objects} objects in {} files: {refused} refused", reports.len());
     writeln!(out, "{}", if refused == 0 { style.good(summary) } else { style.bad(summary) })
+}
+
+/// The gates that decide about what is judged: those of the proposals, and all that are not at their default.
+fn assumed(features: Features) -> impl Iterator<Item = (&'static str, bool)> {
+    let defaults = Features::default().states().zip(Features::all_proposals().states());
+    let all = features.states().zip(defaults);
+    let matters = all.filter(|((_, _, is_on), (default, proposals))| is_on != &default.2 || default.2 != proposals.2);
+    matters.map(|((name, _, is_on), _)| (name, is_on))
 }
 
 fn verbose(report: &FileReport, object: &ObjectReport, style: Style, out: &mut dyn Write) -> std::io::Result<()> {
@@ -62,9 +74,11 @@ fn place(name: &str, position: Position) -> String {
 }
 
 /// One JSON object.
-pub(super) fn json(reports: &[FileReport], out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn json(reports: &[FileReport], features: Features, out: &mut dyn Write) -> std::io::Result<()> {
     let files: Vec<Value> = reports.iter().map(file).collect();
-    serde_json::to_writer_pretty(&mut *out, &json!({ "files": files }))?;
+    let gates: serde_json::Map<String, Value> =
+        assumed(features).map(|(name, is_on)| (name.to_owned(), is_on.into())).collect();
+    serde_json::to_writer_pretty(&mut *out, &json!({ "featureGates": gates, "files": files }))?;
     writeln!(out)
 }
 

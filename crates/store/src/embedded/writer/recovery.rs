@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{LogFile, Writer};
+use crate::embedded::containment::contain;
 use crate::embedded::file::{Logged, damaged};
 use crate::{Cause, Error, Event, Previous};
 
@@ -23,11 +24,29 @@ impl Writer {
         let Some(failure) = self.failure.clone() else {
             return Ok(());
         };
-        let (Some(medium), Error::Full) = (self.medium.clone(), &failure) else {
+        let (Some(medium), Error::Full { .. }) = (self.medium.clone(), &failure) else {
             return Err(failure);
         };
+        let started = Instant::now();
+        if started < self.next_recovery {
+            return Err(failure);
+        }
+        self.stop_shrinking();
         self.release_file()?;
-        let (file, position) = LogFile::open(&medium, self.options.cache_bytes)?;
+        let (file, position) = match LogFile::open(&medium, self.options.cache_bytes) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let (Error::Full { .. }, Ok((readable, _))) =
+                    (&error, LogFile::open_for_reading(&medium, self.options.cache_bytes))
+                {
+                    self.shared.set_file(Some(Arc::new(readable)));
+                }
+                // A long file that has to be repaired each time is not tried all the time.
+                let pause = started.elapsed().saturating_mul(10).max(RETRY_INTERVAL);
+                self.next_recovery = started.checked_add(pause).unwrap_or(started);
+                return Err(error);
+            }
+        };
         let (revision, compacted) = {
             let state = self.shared.state();
             (state.revision, state.compacted)
@@ -40,8 +59,9 @@ impl Writer {
             happened.push(logged);
             true
         })?;
+        let file = Arc::new(file);
         let values = file.values()?;
-        self.shared.set_file(Some(Arc::new(file)));
+        self.shared.set_file(Some(file));
         for Logged { revision, key, deleted, expires_at_ms, .. } in happened {
             let value = if deleted { None } else { values.get(revision)? };
             let previous = {
@@ -61,7 +81,7 @@ impl Writer {
             self.shared.state_mut().publish([Event { key, revision, value, previous }]);
         }
         self.shared.state_mut().compacted = position.compacted;
-        self.failure = None;
+        self.set_failure(None);
         Ok(())
     }
 
@@ -73,7 +93,13 @@ impl Writer {
         let started = Instant::now();
         loop {
             match Arc::try_unwrap(file) {
-                Ok(_closed) => return Ok(()),
+                // Closing writes to the file once more.
+                Ok(closed) => {
+                    return contain(|| {
+                        drop(closed);
+                        Ok(())
+                    });
+                }
                 Err(shared) if started.elapsed() < READERS_WAIT => {
                     file = shared;
                     std::thread::sleep(Duration::from_millis(1));

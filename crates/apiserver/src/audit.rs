@@ -1,0 +1,394 @@
+//! Who did what: events of `audit.k8s.io/v1` for the requests that a policy names, in a log.
+//!
+//! [`policy`] says what is written, [`log`] writes it. A request that is handled carries its trail with it: whoever learns
+//! something about it, such as the user, tells it here. Follows Kubernetes' `endpoints/filters/audit.go`.
+
+pub mod log;
+pub mod policy;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::json::{self, Object, Value};
+use bytes::Bytes;
+use http::header::USER_AGENT;
+
+use self::log::Log;
+use self::policy::{Decision, Level, Policy, Stage};
+use crate::authorization;
+use crate::clock;
+use crate::http::answer::Answer;
+use crate::http::request::Target;
+use crate::identity::User;
+
+/// The header that names a request.
+pub(crate) const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
+
+/// Kubernetes: longer names are cut.
+const USER_AGENT_BYTES_MAX: usize = 1024;
+
+/// Where a request comes from, in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
+
+/// Writes what the policy wants.
+#[derive(Debug)]
+pub struct Audit {
+    policy: Policy,
+    log: Log,
+}
+
+impl Audit {
+    /// Starts writing.
+    #[must_use]
+    pub fn new(policy: Policy, log: Log) -> Arc<Self> {
+        Arc::new(Self { policy, log })
+    }
+
+    /// Waits until everything is written.
+    pub(crate) async fn flush(&self) {
+        self.log.flush().await;
+    }
+}
+
+tokio::task_local! {
+    static TRAIL: RefCell<Option<Trail>>;
+}
+
+/// What is known of a request.
+struct Trail {
+    audit: Arc<Audit>,
+    path: String,
+    verb: String,
+    target: Option<Target>,
+    received: String,
+    /// What of the event does not change.
+    event: Object,
+    /// Known once the user is.
+    decision: Option<Decision>,
+    user: Option<User>,
+    impersonated: Option<User>,
+    body: Bytes,
+    /// Somebody else says when it is over.
+    is_long_running: bool,
+}
+
+/// Handles a request with its trail; gives back the result and what became of the trail. Without an audit log nothing is kept.
+pub(crate) async fn follow<T>(
+    audit: Option<&Arc<Audit>>,
+    parts: &http::request::Parts,
+    verb: &str,
+    target: Option<&Target>,
+    work: impl Future<Output = T>,
+) -> (T, Option<Followed>) {
+    let Some(audit) = audit else { return (work.await, None) };
+    let trail = Trail::new(audit, parts, verb, target);
+    TRAIL
+        .scope(RefCell::new(Some(trail)), async {
+            let result = work.await;
+            (result, TRAIL.with(RefCell::take).map(Followed))
+        })
+        .await
+}
+
+/// The user has shown who they are. The policy decides by that what is written.
+pub(crate) async fn authenticated(user: &User) {
+    let received = TRAIL.try_with(|trail| {
+        let mut trail = trail.borrow_mut();
+        let trail = trail.as_mut()?;
+        trail.decision = Some(trail.audit.policy.decide(user, &trail.verb, &trail.path, trail.target.as_ref()));
+        trail.user = Some(user.clone());
+        let line = trail.line(Stage::RequestReceived, None)?;
+        Some((trail.audit.clone(), line))
+    });
+    if let Ok(Some((audit, line))) = received {
+        audit.log.write(line).await;
+    }
+}
+
+/// The user acts as another.
+pub(crate) fn impersonated(user: &User) {
+    let _ = TRAIL.try_with(|trail| {
+        if let Some(trail) = trail.borrow_mut().as_mut() {
+            trail.impersonated = Some(user.clone());
+        }
+    });
+}
+
+/// What was sent with the request.
+pub(crate) fn received(body: &Bytes) {
+    let _ = TRAIL.try_with(|trail| {
+        if let Some(trail) = trail.borrow_mut().as_mut()
+            && trail.decision.as_ref().is_some_and(|decision| decision.level >= Level::Metadata)
+        {
+            trail.body = body.clone();
+        }
+    });
+}
+
+/// A watch that lasts: it is over when what is given back is dropped.
+pub(crate) fn long_running() -> Option<Completion> {
+    TRAIL
+        .try_with(|trail| {
+            let mut trail = trail.borrow_mut();
+            let trail = trail.as_mut()?;
+            trail.is_long_running = true;
+            let line = trail.line(Stage::ResponseComplete, Some(&Ended { code: 200, ..Ended::default() }))?;
+            Some(Completion { audit: trail.audit.clone(), line })
+        })
+        .ok()
+        .flatten()
+}
+
+/// Tells the log when a watch is over.
+pub(crate) struct Completion {
+    audit: Arc<Audit>,
+    line: String,
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        // The time is that of the end.
+        let mut event = json::parse(self.line.as_bytes()).unwrap_or_default();
+        if let Some(fields) = event.as_object_mut() {
+            fields.insert("stageTimestamp", clock::now_micros());
+        }
+        self.audit.log.write_later(format!("{}\n", json::to_string(&event)));
+    }
+}
+
+/// A request that has been handled.
+pub(crate) struct Followed(Trail);
+
+/// How a request ended.
+#[derive(Debug, Default)]
+struct Ended {
+    code: u16,
+    /// The `Status` of a refusal.
+    status: Option<Object>,
+    answer: Option<Value>,
+    decision: Option<authorization::Decision>,
+}
+
+impl Followed {
+    /// Writes how the request ended. `decide` says whether the user may do this.
+    pub(crate) async fn answered(
+        mut self,
+        answer: &Answer,
+        decide: impl FnOnce(&User, authorization::Request<'_>) -> authorization::Decision,
+    ) {
+        let trail = &mut self.0;
+        let is_known = trail.decision.is_some();
+        if !is_known {
+            // Nobody: the policy decides about a user without a name.
+            let nobody = User::default();
+            let decision = trail.audit.policy.decide(&nobody, &trail.verb, &trail.path, trail.target.as_ref());
+            trail.decision = Some(decision);
+        }
+        let level = trail.decision.as_ref().map_or(Level::None, |decision| decision.level);
+        if level == Level::None {
+            return;
+        }
+        let user = trail.impersonated.as_ref().or(trail.user.as_ref());
+        let decision = user.map(|user| {
+            let asked = match &trail.target {
+                Some(target) => authorization::Request::Resource { verb: &trail.verb, target },
+                None => authorization::Request::Path { verb: &trail.verb, path: &trail.path },
+            };
+            decide(user, asked)
+        });
+        let wants_answer = level == Level::RequestResponse || answer.code >= 400;
+        let body = if wants_answer { answer.body.whole() } else { None };
+        let document = body.and_then(|body| json::parse(&body).ok());
+        let is_status = document.as_ref().is_some_and(|it| it.str_at(&["kind"]) == Some("Status"));
+        let status = document.as_ref().filter(|_| is_status).and_then(Value::as_object).cloned();
+        let ended = Ended { code: answer.code, status, answer: document, decision };
+        // Kubernetes: who could not show who they are gets no further than this stage.
+        let stage = match (is_known, trail.is_long_running) {
+            (true, false) => Stage::ResponseComplete,
+            _ => Stage::ResponseStarted,
+        };
+        if let Some(line) = trail.line(stage, Some(&ended)) {
+            trail.audit.log.write(line).await;
+        }
+    }
+}
+
+impl Trail {
+    fn new(audit: &Arc<Audit>, parts: &http::request::Parts, verb: &str, target: Option<&Target>) -> Self {
+        let text = |name: http::HeaderName| {
+            parts
+                .headers
+                .get(name)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+                .unwrap_or_default()
+        };
+        let mut event = Object::new();
+        event.insert("auditID", text(AUDIT_ID));
+        event.insert("requestURI", parts.uri.path_and_query().map_or("/", |it| it.as_str()));
+        event.insert("verb", verb);
+        let mut agent = text(USER_AGENT);
+        if agent.len() > USER_AGENT_BYTES_MAX {
+            agent = format!("{}...TRUNCATED", agent.chars().take(USER_AGENT_BYTES_MAX).collect::<String>());
+        }
+        if let Some(Peer(address)) = parts.extensions.get() {
+            event.insert("sourceIPs", vec![Value::from(address.to_string())]);
+        }
+        if !agent.is_empty() {
+            event.insert("userAgent", agent);
+        }
+        Self {
+            audit: audit.clone(),
+            path: parts.uri.path().to_owned(),
+            verb: verb.to_owned(),
+            target: target.cloned(),
+            received: clock::now_micros(),
+            event,
+            decision: None,
+            user: None,
+            impersonated: None,
+            body: Bytes::new(),
+            is_long_running: false,
+        }
+    }
+
+    /// The event of a stage as a line; none if the policy does not want it.
+    fn line(&self, stage: Stage, ended: Option<&Ended>) -> Option<String> {
+        let decision = self.decision.as_ref()?;
+        if decision.level == Level::None || decision.omit_stages.contains(&stage) {
+            return None;
+        }
+        let common = |name: &str| self.event.get(name).cloned();
+        let mut event = Object::new();
+        event.insert("kind", "Event");
+        event.insert("apiVersion", "audit.k8s.io/v1");
+        event.insert("level", decision.level.name());
+        event.insert("auditID", common("auditID").unwrap_or_default());
+        event.insert("stage", stage.name());
+        for name in ["requestURI", "verb"] {
+            event.insert(name, common(name).unwrap_or_default());
+        }
+        event.insert("user", self.user.as_ref().map_or_else(Value::object, shown_user));
+        if let Some(user) = &self.impersonated {
+            event.insert("impersonatedUser", shown_user(user));
+        }
+        for name in ["sourceIPs", "userAgent"] {
+            if let Some(value) = common(name) {
+                event.insert(name, value);
+            }
+        }
+        if let Some(target) = &self.target {
+            event.insert("objectRef", self.object_reference(target, ended.is_some()));
+        }
+        if let Some(ended) = ended {
+            self.add_end(&mut event, decision, ended);
+        }
+        event.insert("requestReceivedTimestamp", self.received.as_str());
+        event.insert("stageTimestamp", clock::now_micros());
+        if let Some(authorized) = ended.and_then(|ended| ended.decision.as_ref()) {
+            let mut annotations = Object::new();
+            let decision = if authorized.allowed { "allow" } else { "forbid" };
+            annotations.insert("authorization.k8s.io/decision", decision);
+            annotations.insert("authorization.k8s.io/reason", authorized.reason.as_str());
+            event.insert("annotations", annotations);
+        }
+        let mut line = json::to_string(&Value::Object(event));
+        line.push('\n');
+        Some(line)
+    }
+
+    fn add_end(&self, event: &mut Object, decision: &Decision, ended: &Ended) {
+        let mut status = Object::new();
+        status.insert("metadata", Object::new());
+        for name in ["status", "message", "reason", "details"] {
+            if let Some(value) = ended.status.as_ref().and_then(|status| status.get(name)) {
+                status.insert(name, value.clone());
+            }
+        }
+        status.insert("code", i64::from(ended.code));
+        event.insert("responseStatus", status);
+        if decision.level >= Level::Request
+            && let Ok(mut object) = json::parse(&self.body)
+        {
+            strip(&mut object, decision);
+            event.insert("requestObject", object);
+        }
+        if decision.level == Level::RequestResponse
+            && let Some(object) = &ended.answer
+        {
+            let mut object = object.clone();
+            strip(&mut object, decision);
+            event.insert("responseObject", object);
+        }
+    }
+
+    fn object_reference(&self, target: &Target, with_body: bool) -> Object {
+        let from_body = |field: &str| {
+            let text = json::value_at(&self.body, &["metadata", field]).filter(|_| with_body)?;
+            json::parse(text).ok()?.as_str().map(ToOwned::to_owned)
+        };
+        let or_body = |text: &str, field: &str| {
+            if text.is_empty() { from_body(field).unwrap_or_default() } else { text.to_owned() }
+        };
+        let namespace = if target.resource == "namespaces" && target.namespace.is_empty() {
+            target.name.clone()
+        } else {
+            target.namespace.clone()
+        };
+        let mut reference = Object::new();
+        for (name, value) in [
+            ("resource", target.resource.clone()),
+            ("namespace", namespace),
+            ("name", or_body(&target.name, "name")),
+            ("uid", from_body("uid").unwrap_or_default()),
+            ("apiGroup", target.group.clone()),
+            ("apiVersion", target.version.clone()),
+            ("resourceVersion", from_body("resourceVersion").unwrap_or_default()),
+            ("subresource", target.subresource.clone()),
+        ] {
+            if !value.is_empty() {
+                reference.insert(name, value);
+            }
+        }
+        reference
+    }
+}
+
+fn shown_user(user: &User) -> Value {
+    let texts = |list: &[String]| Value::Array(list.iter().map(|it| it.as_str().into()).collect());
+    let mut shown = Object::new();
+    if !user.name.is_empty() {
+        shown.insert("username", user.name.as_str());
+    }
+    if !user.uid.is_empty() {
+        shown.insert("uid", user.uid.as_str());
+    }
+    if !user.groups.is_empty() {
+        shown.insert("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let mut extra = Object::new();
+        for (key, values) in &user.extra {
+            extra.insert(key.as_str(), texts(values));
+        }
+        shown.insert("extra", extra);
+    }
+    Value::Object(shown)
+}
+
+/// Leaves out `managedFields`, of objects and of those in lists, where the policy says so.
+fn strip(object: &mut Value, decision: &Decision) {
+    if !decision.omit_managed_fields {
+        return;
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    for item in object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+}

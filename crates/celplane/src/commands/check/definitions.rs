@@ -1,0 +1,116 @@
+//! Custom resources that are defined in the input: the objects beside them are judged by their schemas.
+
+use std::collections::HashMap;
+
+use api::json::Value;
+use registry::custom_resource::CustomResource;
+use registry::expressions::Languages;
+
+use crate::manifests::{Manifests, Source};
+
+/// Definitions by group and kind.
+#[derive(Default)]
+pub(super) struct Definitions(HashMap<(String, String), Vec<Version>>);
+
+struct Version {
+    name: String,
+    is_namespaced: bool,
+    meaning: CustomResource,
+}
+
+/// What is known of an object's kind.
+pub(super) enum Found<'d> {
+    /// The kind is not defined here.
+    Nothing,
+    /// It is, but not in this version.
+    OtherVersion,
+    /// What its objects mean, and whether they lie in namespaces.
+    Meaning(&'d CustomResource, bool),
+}
+
+impl Definitions {
+    /// Those in files. Standard input can be read only once: its own are added when it is.
+    pub(super) fn read(sources: &[Source]) -> Self {
+        let mut definitions = Self::default();
+        for source in sources.iter().filter(|source| matches!(source, Source::File(_))) {
+            // What cannot be read is reported when it is judged.
+            if source.mentions("CustomResourceDefinition")
+                && let Ok(manifests) = source.read()
+            {
+                definitions.add(&manifests);
+            }
+        }
+        definitions
+    }
+
+    /// Adds those in a file.
+    pub(super) fn add(&mut self, manifests: &Manifests) {
+        let languages = Languages::default();
+        for manifest in &manifests.objects {
+            if manifest.kind() == "CustomResourceDefinition" && manifest.api_version() == "apiextensions.k8s.io/v1" {
+                self.add_one(&manifest.value, &languages);
+            }
+        }
+    }
+
+    fn add_one(&mut self, definition: &Value, languages: &Languages) {
+        let text = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
+        let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+        let is_served = |version: &&Value| version.get("served").and_then(Value::as_bool) == Some(true);
+        let known = self.0.entry((text(&["spec", "group"]), text(&["spec", "names", "kind"]))).or_default();
+        for version in versions.iter().filter(is_served) {
+            let name = version.str_at(&["name"]).unwrap_or_default();
+            // What is wrong with a definition is said where it stands.
+            if let Ok(meaning) = CustomResource::new(definition, name, languages) {
+                let is_namespaced = definition.str_at(&["spec", "scope"]) == Some("Namespaced");
+                known.push(Version { name: name.to_owned(), is_namespaced, meaning });
+            }
+        }
+    }
+
+    /// What is known of objects of this version and kind.
+    pub(super) fn find(&self, api_version: &str, kind: &str) -> Found<'_> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let Some(versions) = self.0.get(&(group.to_owned(), kind.to_owned())) else { return Found::Nothing };
+        match versions.iter().find(|it| it.name == version) {
+            Some(it) => Found::Meaning(&it.meaning, it.is_namespaced),
+            // A definition that cannot be used says nothing about its objects.
+            None if versions.is_empty() => Found::Nothing,
+            None => Found::OtherVersion,
+        }
+    }
+}
+
+/// Columns that stay empty because they announce a number and show a text.
+pub(super) fn column_warnings(definition: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+    for version in versions {
+        let schema = version.at(&["schema", "openAPIV3Schema"]);
+        let columns = version.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
+        for column in columns {
+            let text = |field: &str| column.str_at(&[field]).unwrap_or_default();
+            let kind = text("type");
+            if matches!(kind, "integer" | "number")
+                && schema.and_then(|schema| type_at(schema, text("jsonPath"))) == Some("string")
+            {
+                warnings.push(format!(
+                    "column \"{}\" of version {} has type {kind}, but {} is a string: its cells stay empty",
+                    text("name"),
+                    version.str_at(&["name"]).unwrap_or_default(),
+                    text("jsonPath"),
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// The type of the field that a plain path leads to.
+fn type_at<'s>(schema: &'s Value, path: &str) -> Option<&'s str> {
+    let mut schema = schema;
+    for field in path.strip_prefix('.')?.split('.') {
+        schema = schema.at(&["properties", field])?;
+    }
+    schema.str_at(&["type"])
+}

@@ -1,0 +1,58 @@
+//! `celplane store`: the file of the embedded store, beside the server that uses it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::control_plane::STORE_FILE;
+
+/// Check, back up, restore, export or compact the embedded store
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Arguments {
+    /// Runs the subcommand.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.command.run()
+    }
+}
+
+super::subcommands! {
+    Backup => backup,
+    Check => check,
+    Compact => compact,
+    Export => export,
+    Restore => restore,
+}
+
+/// Where the store is.
+#[derive(clap::Args)]
+struct Place {
+    /// The data directory of the server
+    #[arg(long, value_name = "DIRECTORY", default_value = "celplane-data")]
+    data_dir: PathBuf,
+}
+
+impl Place {
+    fn file(&self) -> PathBuf {
+        self.data_dir.join(STORE_FILE)
+    }
+}
+
+/// What is wrong, and what to do about it.
+fn explain(error: store::Error, doing: &str) -> anyhow::Error {
+    let advice = match &error {
+        store::Error::Locked { .. } => {
+            Some("stop the server first; only `celplane store backup` and `export` work beside it")
+        }
+        _ => None,
+    };
+    let error = anyhow::Error::new(error);
+    match advice {
+        Some(advice) => error.context(format!("cannot {doing}: {advice}")),
+        None => error.context(format!("cannot {doing}")),
+    }
+}

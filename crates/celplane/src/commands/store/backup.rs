@@ -1,0 +1,111 @@
+//! `celplane store backup`: all objects as of one revision, in a file, while the server runs or not.
+
+use std::fs::File;
+use std::io::{BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use client::Client;
+use store::backup::Reader;
+use store::{Embedded, backup};
+
+use super::{Place, explain};
+
+/// The server's path for this.
+const PATH: &str = "/store/backup";
+
+/// Write all objects to a file, while the server runs or not. Secrets are in it
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// How to reach a running server; `admin.kubeconfig` in the data directory if not given
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The file to write; it must not exist
+    #[arg(value_name = "FILE")]
+    backup: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.backup.try_exists()? {
+            return Err(anyhow!("`{}` exists already", self.backup.display()));
+        }
+        let mut unfinished = self.backup.clone().into_os_string();
+        unfinished.push(".part");
+        let unfinished = PathBuf::from(unfinished);
+        let written = write(&self.place, self.kubeconfig.as_deref(), &unfinished).and_then(|()| {
+            // What was cut off on the way is not taken for a backup.
+            let (revision, count) = verify(&unfinished)?;
+            std::fs::rename(&unfinished, &self.backup)?;
+            Ok((revision, count))
+        });
+        let (revision, count) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                let _ = std::fs::remove_file(&unfinished);
+                return Err(error);
+            }
+        };
+        println!("Wrote {count} objects as of revision {revision} to {}", self.backup.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads a backup to its end: the revision, and the number of objects.
+pub(super) fn verify(path: &Path) -> anyhow::Result<(u64, u64)> {
+    let read = || -> Result<(u64, u64), store::Error> {
+        let file = File::open(path).map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
+        let mut reader = Reader::new(BufReader::new(file))?;
+        let count = reader.try_fold(0_u64, |count, entry| entry.map(|_| count.saturating_add(1)))?;
+        Ok((reader.revision(), count))
+    };
+    read().with_context(|| format!("cannot use `{}`", path.display()))
+}
+
+/// Writes a backup, from the file, or from the server that uses it.
+pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(to)
+        .with_context(|| format!("cannot write `{}`", to.display()))?;
+    let from_server = |kubeconfig: &Path, file: &mut File| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
+            let client = client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))?;
+            let downloaded = client.download(PATH, |piece| file.write_all(piece)).await;
+            downloaded.context("the server did not hand out a backup")
+        })
+    };
+    match kubeconfig {
+        Some(kubeconfig) => from_server(kubeconfig, &mut file)?,
+        None => match Embedded::snapshot_of(place.file()) {
+            Err(store::Error::Locked { .. }) => from_server(&place.data_dir.join("admin.kubeconfig"), &mut file)?,
+            snapshot => from_file(snapshot.map_err(|error| explain(error, "read the store"))?, &mut file)?,
+        },
+    }
+    file.sync_all().with_context(|| format!("cannot write `{}`", to.display()))
+}
+
+fn from_file(snapshot: store::Snapshot, file: &mut File) -> anyhow::Result<()> {
+    let mut piece = Vec::new();
+    backup::begin(snapshot.revision(), &mut piece);
+    let mut count = 0_u64;
+    for entry in snapshot {
+        backup::add(&entry.map_err(|error| explain(error, "read the store"))?, &mut piece);
+        count = count.saturating_add(1);
+        if piece.len() > 1 << 20 {
+            file.write_all(&piece)?;
+            piece.clear();
+        }
+    }
+    backup::end(count, &mut piece);
+    Ok(file.write_all(&piece)?)
+}

@@ -1,0 +1,46 @@
+//! All that a store holds at one revision, for backups.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Error, Revision};
+
+/// A key with what it holds, and everything else that must survive with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The key.
+    pub key: Arc<str>,
+    /// What was last written to it.
+    pub value: Bytes,
+    /// The revision of that write.
+    pub revision: Revision,
+    /// Milliseconds since 1970 at which the key goes away by itself; 0: never.
+    pub expires_at_ms: u64,
+}
+
+/// What was current at one revision, in the order of keys. Reading from it may block.
+pub struct Snapshot {
+    revision: Revision,
+    kept: Box<dyn Iterator<Item = Result<Kept, Error>> + Send>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(revision: Revision, kept: impl Iterator<Item = Result<Kept, Error>> + Send + 'static) -> Self {
+        Self { revision, kept: Box::new(kept) }
+    }
+
+    /// The revision.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+}
+
+impl Iterator for Snapshot {
+    type Item = Result<Kept, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.kept.next()
+    }
+}
