@@ -51,6 +51,7 @@ async fn a_missing_account_counts_once_accounts_are_made() {
     let cluster = Cluster::start().await;
     assert_eq!(cluster.ask(&admin(), "POST", PODS, pod("early", "")).await.0, 201);
     cluster.make("/api/v1/namespaces/kube-system/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+    cluster.0.settle().await.unwrap();
     let (code, answer) = cluster.ask(&admin(), "POST", PODS, pod("p", "")).await;
     let why =
         "pods \"p\" is forbidden: error looking up service account ns/default: serviceaccount \"default\" not found";

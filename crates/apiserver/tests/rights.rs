@@ -254,8 +254,9 @@ async fn a_request_for_a_certificate_names_who_sent_it() {
     let approved =
         json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r", "message": "m"}]}});
     assert_eq!(cluster.ask(&user, "PATCH", &format!("{one}/approval"), approved.clone()).await.0, 403);
-    let certificate = json!({"status": {"certificate": "eA=="}});
-    assert_eq!(cluster.ask(&user, "PATCH", &format!("{one}/status"), certificate).await.0, 403);
+    let failed =
+        json!({"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "r", "message": "m"}]}});
+    assert_eq!(cluster.ask(&user, "PATCH", &format!("{one}/status"), failed).await.0, 403);
     // Nor is it approved from the start, or by another part.
     let mut early = request("e", "dev");
     early["status"] = approved["status"].clone();
