@@ -1,46 +1,11 @@
-//! Workloads on the scheduler's core alone: what a decision costs, without API server, store and network.
+//! Workloads of the scheduler: how many pods per second, how fast, and at what cost?
 //!
-//! [`Workload`]s are YAML in `workloads/scheduler.yaml`; [`run`] plays one with any number of nodes and pods.
+//! [`workload`] reads them from YAML, after the pattern of Kubernetes' scheduler_perf; [`core`] plays them on the core
+//! alone, [`whole`] on API server, durable store and scheduler in one process.
 
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, anyhow, ensure};
-use api::core::v1::{Node, Pod};
-use api::json::{Value, from_value};
-use matching::{Features, Matcher};
-use scheduling::queue::Backoff;
-use scheduling::{Outcome, Scheduler, plugins};
-
-use crate::load::latencies::Latencies;
-
-/// All workloads.
-const WORKLOADS: &str = include_str!("../workloads/scheduler.yaml");
-
-/// What nodes are like unless a workload says otherwise.
-const NODE: &str = r#"{"metadata": {"name": "n$number"}, "spec": {}, "status": {"allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"}}}"#;
-
-/// What pods are like unless a workload says otherwise.
-const POD: &str = r#"{"metadata": {"name": "p$number", "namespace": "bench", "uid": "p$number"},
-    "spec": {"containers": [{"name": "c", "image": "registry.example.com/pause:1",
-    "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}]}}"#;
-
-/// A workload: what differs from the usual nodes and pods.
-#[derive(Debug, Clone, serde::Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Workload {
-    /// Its name.
-    pub name: String,
-    /// The question it answers.
-    pub question: String,
-    node: Value,
-    pod: Value,
-    #[serde(default)]
-    waiting: usize,
-    #[serde(default)]
-    waiting_pod: Value,
-}
+pub mod core;
+pub mod whole;
+pub mod workload;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -49,98 +14,18 @@ pub struct Size {
     pub nodes: usize,
     /// How many pods are measured.
     pub pods: usize,
-    /// How many distinct sets of taints, or zones.
+    /// How many distinct sets of taints, or zones, unless the workload says.
     pub sets: usize,
 }
 
-/// What came of a run.
-#[derive(Debug)]
-pub struct Report {
-    /// How many pods were placed.
-    pub placed: usize,
-    /// How long all decisions took.
-    pub took: Duration,
-    /// How long single decisions took, events before and after included.
-    pub latencies: Latencies,
-}
+/// In between, so that small sizes stay small: pods that are not measured are as many as the workload says for 5,000 nodes.
+const NODES_FULL: usize = 5000;
 
-/// All workloads, in the order of the file.
-///
-/// # Errors
-/// The file is not what it should be.
-pub fn workloads() -> Result<Vec<Workload>> {
-    let (documents, error) = api::yaml::parse_documents(WORKLOADS);
-    ensure!(error.is_none(), "workloads do not parse: {error:?}");
-    documents.iter().map(|document| from_value(&document.value).context("a workload")).collect()
-}
-
-/// Plays a workload.
-///
-/// # Errors
-/// Nodes or pods are not what they should be, or a decision failed.
-pub fn run(workload: &Workload, size: Size) -> Result<Report> {
-    let capacity = NonZeroUsize::new(1024).context("capacity")?;
-    let matcher = Matcher::new(capacity, Arc::new(|| Duration::ZERO), Features::ALL)?;
-    let matcher = Arc::new(matcher);
-    let profile = plugins::default_profile(&matcher)?;
-    let mut scheduler = Scheduler::new(vec![profile], Backoff::default(), matcher, 1);
-    let start = Instant::now();
-    for number in 0..size.nodes {
-        let node: Node = make(NODE, &workload.node, number, size.sets)?;
-        scheduler.set_node(&node, start.elapsed());
-    }
-    for number in 0..workload.waiting {
-        let pod: Pod = make(&POD.replace("p$number", "w$number"), &workload.waiting_pod, number, size.sets)?;
-        scheduler.set_pod(&pod, start.elapsed());
-    }
-    while scheduler.schedule_one(start.elapsed()).is_some() {}
-    let mut report = Report { placed: 0, took: Duration::ZERO, latencies: Latencies::default() };
-    for number in 0..size.pods {
-        let mut pod: Pod = make(POD, &workload.pod, number, size.sets)?;
-        let begin = Instant::now();
-        scheduler.set_pod(&pod, start.elapsed());
-        while let Some(attempt) = scheduler.schedule_one(start.elapsed()) {
-            match attempt.outcome {
-                Outcome::Scheduled(placement) => {
-                    scheduler.bound(&attempt.uid);
-                    pod.spec.node_name = placement.node;
-                    scheduler.set_pod(&pod, start.elapsed());
-                    report.placed = report.placed.saturating_add(1);
-                }
-                Outcome::Unschedulable(_) => {}
-                Outcome::Error(error) => return Err(anyhow!(error)),
-            }
-        }
-        let took = begin.elapsed();
-        report.latencies.add(took);
-        report.took = report.took.saturating_add(took);
-    }
-    Ok(report)
-}
-
-/// An object: the usual one, with what the workload says laid over it.
-fn make<T: serde::de::DeserializeOwned>(usual: &str, changes: &Value, number: usize, sets: usize) -> Result<T> {
-    let mut value = api::json::parse(usual.as_bytes())?;
-    lay_over(&mut value, changes);
-    let set = number.checked_rem(sets.max(1)).unwrap_or(0);
-    let text = api::json::to_string(&value).replace("$number", &number.to_string()).replace("$set", &set.to_string());
-    Ok(from_value(&api::json::parse(text.as_bytes())?)?)
-}
-
-fn lay_over(value: &mut Value, changes: &Value) {
-    let (Some(object), Value::Object(changes)) = (value.as_object_mut(), changes) else {
-        if !changes.is_null() {
-            *value = changes.clone();
-        }
-        return;
-    };
-    for (key, change) in changes.iter() {
-        match object.get_mut(key) {
-            Some(known) => lay_over(known, change),
-            None => {
-                object.insert(key, change.clone());
-            }
-        }
+impl Size {
+    /// This many at full size, fewer at less.
+    pub(crate) fn scaled(&self, count: usize) -> usize {
+        let scaled = count.saturating_mul(self.nodes).checked_div(NODES_FULL).unwrap_or(0);
+        scaled.clamp(count.min(1), count)
     }
 }
 
@@ -150,13 +35,23 @@ mod tests {
 
     #[test]
     fn every_workload_runs_on_five_nodes() {
-        let workloads = workloads().unwrap();
-        assert!(workloads.len() >= 9);
-        for mut workload in workloads {
-            workload.waiting = workload.waiting.min(20);
-            let pods = if workload.name == "pod-anti-affinity" { 5 } else { 20 };
-            let report = run(&workload, Size { nodes: 5, pods, sets: 2 }).unwrap();
-            assert_eq!(report.placed, pods, "{}", workload.name);
+        let workloads = workload::all().unwrap();
+        assert!(workloads.len() >= 12);
+        for workload in workloads {
+            let size = Size { nodes: 5, pods: workload.pods_on(5).min(20), sets: 2 };
+            let report = core::run(&workload, size).unwrap();
+            assert_eq!(report.placed, size.pods, "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn every_workload_runs_through_the_whole_process() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        for workload in workload::all().unwrap() {
+            let size = Size { nodes: 5, pods: workload.pods_on(5).min(20), sets: 2 };
+            let settings = whole::Settings { ephemeral: true, ..whole::Settings::default() };
+            let report = runtime.block_on(whole::run(&workload, size, settings)).unwrap();
+            assert_eq!(report.latencies.count(), size.pods as u64, "{}", workload.name);
         }
     }
 }

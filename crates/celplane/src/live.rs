@@ -8,13 +8,27 @@ use client::{Client, Resource};
 
 use crate::manifests::Manifests;
 
-/// What decides where a pod can run.
-pub(crate) const PLACEMENT: &[Resource] = &[
-    Resource::new("", "v1", "pods", "Pod"),
+/// Everything that the scheduler looks at.
+pub(crate) const SCHEDULING: &[Resource] = &[
+    Resource::new("", "v1", "namespaces", "Namespace"),
     Resource::new("", "v1", "nodes", "Node"),
+    Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass"),
+    Resource::new("", "v1", "pods", "Pod"),
     Resource::new("", "v1", "persistentvolumes", "PersistentVolume"),
     Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    Resource::new("", "v1", "services", "Service"),
+    Resource::new("", "v1", "replicationcontrollers", "ReplicationController"),
+    Resource::new("apps", "v1", "replicasets", "ReplicaSet"),
+    Resource::new("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource::new("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
     Resource::new("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    Resource::new("storage.k8s.io", "v1", "csinodes", "CSINode"),
+    Resource::new("storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
+    Resource::new("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
+    Resource::new("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment"),
+    Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
 ];
 
 /// Who may use gated fields.

@@ -13,6 +13,7 @@ mod manifests;
 mod output;
 mod roles;
 mod rotation;
+mod scheduling_objects;
 mod separate;
 mod style;
 

@@ -93,7 +93,7 @@ pub(crate) fn unsigned(number: u64) -> Value {
 }
 
 /// A document as YAML, in blocks.
-fn to_yaml(value: &Value) -> String {
+pub(crate) fn to_yaml(value: &Value) -> String {
     let mut out = String::new();
     write_block(&mut out, value, 0);
     out

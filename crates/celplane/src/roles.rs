@@ -3,6 +3,7 @@
 //! Each has its own identities, gates, metrics and health, whether they share the server's process or have one of their
 //! own. A component that ends before it was told to is said aloud and stays unhealthy: it is not silently missing.
 
+pub(crate) mod access;
 pub(crate) mod connections;
 pub(crate) mod controller_manager;
 pub(crate) mod kubelet;
@@ -16,7 +17,7 @@ use anyhow::Result;
 use api::features::Features;
 use client::election::{Election, Leadership, Options as Lease, Outcome};
 use client::{Client, Health, Shutdown, Stop};
-use telemetry::metrics::Registry;
+use telemetry::metrics::{Gauge, Registry};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -93,10 +94,15 @@ impl Role {
     }
 }
 
-/// Does `work` while holding the lease of this name, or at once if none is wanted.
+/// The lease of a component, with the times that Kubernetes' components use.
+pub(crate) fn lease(name: &str) -> Lease {
+    Lease::new("kube-system", name, identity())
+}
+
+/// Does `work` while holding a lease, or at once if none is wanted.
 pub(crate) async fn lead<W>(
     client: Client,
-    lease: Option<&str>,
+    lease: Option<Lease>,
     setting: Setting,
     work: impl FnOnce(Setting) -> W,
 ) -> Result<()>
@@ -104,11 +110,24 @@ where
     W: Future<Output = Result<()>>,
 {
     let Some(lease) = lease else { return work(setting).await };
-    let election = Election::new(&client, Lease::new("kube-system", lease, identity()));
+    let status = setting.registry.family::<Gauge>(
+        "leader_election_master_status",
+        "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+         'name' is the string used to identify the lease. Please make sure to group by name.",
+        &["name"],
+        &[],
+    );
+    let leads = status.with(&[&lease.name]);
+    let election = Election::new(&client, lease);
     let shutdown = setting.shutdown.clone();
+    let leading = leads.clone();
     let outcome = election
-        .lead(async move { shutdown.requested().await }, |leadership, _| work(Setting { leadership, ..setting }))
+        .lead(async move { shutdown.requested().await }, |leadership, _| {
+            leading.set(1);
+            work(Setting { leadership, ..setting })
+        })
         .await;
+    leads.set(0);
     match outcome {
         Outcome::Finished(result) => result,
         Outcome::Stopped => Ok(()),
@@ -124,12 +143,23 @@ fn identity() -> String {
     format!("{host}_{}-{}", std::process::id(), started.as_nanos())
 }
 
-/// Runs one role alone until a signal comes, with its health and metrics at an address.
-pub(crate) async fn run_alone(role: Role, address: Option<std::net::SocketAddr>) -> Result<()> {
+/// Runs one role alone until a signal comes, with its health and metrics at a place.
+pub(crate) async fn run_alone(role: Role, place: Option<status::Place>) -> Result<()> {
+    let page = status::Page {
+        registry: role.registry.clone(),
+        health: role.health.clone(),
+        profiler: None,
+        configuration: None,
+    };
+    run_showing(role, place, page).await
+}
+
+/// As [`run_alone`], with a page of its own.
+pub(crate) async fn run_showing(role: Role, place: Option<status::Place>, page: status::Page) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    if let Some(address) = address {
-        status::serve(address, role.registry.clone(), role.health.clone()).await?;
+    if let Some(place) = place {
+        status::serve(place, page).await?;
     }
     let failed = async {
         // A component alone in its process takes the process with it.

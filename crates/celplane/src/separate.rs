@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow};
 use client::Client;
 
+use crate::roles::access::Access;
+use crate::roles::status::Place;
+
 /// Flags that all such roles have.
 #[derive(clap::Args)]
 pub(crate) struct SeparateArguments {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
-    kubeconfig: PathBuf,
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Features to turn on or off: Name=true,Name=false
     #[arg(long, value_name = "GATES", default_value = "")]
     pub(crate) feature_gates: String,
@@ -20,8 +23,17 @@ pub(crate) struct SeparateArguments {
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     bind_address: IpAddr,
     /// The port at which health and metrics are served; 0 for none
-    #[arg(long, value_name = "PORT")]
-    healthz_port: Option<u16>,
+    #[arg(long, value_name = "PORT", alias = "healthz-port")]
+    secure_port: Option<u16>,
+    /// The certificate for that port with its chain; one is made if none is given
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Whose client certificates are accepted at that port, beside tokens of the API server
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -44,13 +56,26 @@ impl SeparateArguments {
 
     /// The connection that the kubeconfig describes.
     pub(crate) async fn connect(&self, component: &str) -> Result<Client> {
-        let client = Client::from_kubeconfig(&self.kubeconfig, None, component).await;
-        client.map_err(|error| anyhow!("cannot use `{}`: {error}", self.kubeconfig.display()))
+        let kubeconfig = self.kubeconfig.as_ref().ok_or_else(|| anyhow!("--kubeconfig is needed"))?;
+        let client = Client::from_kubeconfig(kubeconfig, None, component).await;
+        client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))
     }
 
-    /// Where health and metrics are served.
-    pub(crate) fn address(&self, default_port: u16) -> Result<Option<SocketAddr>> {
-        let port = self.healthz_port.unwrap_or(default_port);
-        Ok((port != 0).then(|| SocketAddr::new(self.bind_address, port)))
+    /// Where health and metrics are served: over TLS, to those whom the server of `client` lets.
+    pub(crate) fn place(&self, default_port: u16, client: &Client) -> Result<Option<Place>> {
+        let Some(address) = self.address(default_port) else { return Ok(None) };
+        let own = self.tls_cert_file.as_deref().zip(self.tls_private_key_file.as_deref());
+        let access = Access::new(client.clone(), self.bind_address, own, self.client_ca_file.as_deref())?;
+        Ok(Some(Place { address, access: Some(access) }))
+    }
+
+    /// Where they are served to everybody, in plain text.
+    pub(crate) fn open_place(&self, default_port: u16) -> Option<Place> {
+        self.address(default_port).map(|address| Place { address, access: None })
+    }
+
+    fn address(&self, default_port: u16) -> Option<SocketAddr> {
+        let port = self.secure_port.unwrap_or(default_port);
+        (port != 0).then(|| SocketAddr::new(self.bind_address, port))
     }
 }

@@ -27,6 +27,7 @@ mod offline;
 mod one_verdict;
 mod printer_columns;
 mod python_client;
+mod scheduler;
 mod skew;
 mod store_commands;
 

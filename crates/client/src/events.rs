@@ -29,9 +29,10 @@ use crate::objects::{Objects, Patch};
 use crate::queue::Backoff;
 
 /// So many events wait to be written, per task.
-const WAITING_MAX: usize = 1000;
-/// Tasks that write. Events about one object are written by one task, in order.
-const TASKS: usize = 4;
+const WAITING_MAX: usize = 250;
+/// Tasks that write. Events about one object are written by one task, in order. Each waits until its write is durable: it
+/// takes many of them to fill what the store writes at a time.
+const TASKS: usize = 64;
 /// After this many failures an event is given up.
 const ATTEMPTS_MAX: u32 = 12;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(10) };

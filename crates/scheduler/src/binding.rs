@@ -1,15 +1,29 @@
 //! The writes that a decision needs, and the binding itself.
 //!
-//! Every write asks first whether leadership still holds: two schedulers must not decide about one pod.
+//! Every write asks first whether leadership still holds: two schedulers must not decide about one pod. A pod that waits for a
+//! volume is bound only once its claim is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use api::json::Value;
+use api::json::{Text, Value};
 use api::resource::v1::{AllocationResult, ResourceClaim};
 use client::election::Leadership;
 use client::objects::Patch;
 use client::{Client, Document, Error};
 use scheduling::Placement;
 use scheduling::writes::Write;
+use tracing::warn;
+
+/// How long a pod waits for its volumes. Kubernetes: `bindTimeoutSeconds` of VolumeBinding.
+const VOLUMES_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often claims are looked at meanwhile.
+const VOLUMES_INTERVAL: Duration = Duration::from_millis(250);
+
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// Why a pod was not bound.
 #[derive(Debug, thiserror::Error)]
@@ -24,16 +38,50 @@ pub enum BindError {
     /// The claim to devices is not the one that the decision was about.
     #[error("resource claim \"{0}\" has changed")]
     ClaimChanged(String),
+    /// Whoever makes volumes cannot make one there.
+    #[error("provisioning failed for PVC \"{0}\"")]
+    NotProvisioned(String),
+    /// The claims have no volumes yet.
+    #[error("timed out waiting for the condition")]
+    VolumesTimedOut,
     /// The server said no, or nothing.
     #[error(transparent)]
     Request(#[from] Error),
 }
 
+impl BindError {
+    /// There is no such pod any more, or it is bound: nothing is to be told about it.
+    #[must_use]
+    pub fn pod_is_gone(&self) -> bool {
+        matches!(self, BindError::NotLeading) || matches!(self, BindError::Request(error) if error.is_not_found())
+    }
+
+    /// For the pod's events, in Kubernetes' words.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            BindError::NotLeading | BindError::Request(_) => format!("running Bind plugin \"DefaultBinder\": {self}"),
+            BindError::VolumeTaken(_) | BindError::NotProvisioned(_) | BindError::VolumesTimedOut => {
+                format!("running PreBind plugin \"VolumeBinding\": binding volumes: {self}")
+            }
+            BindError::ClaimChanged(_) => format!("running PreBind plugin \"DynamicResources\": {self}"),
+        }
+    }
+}
+
 /// Writes what must be written first, then binds.
+///
+/// `waiting` counts those that wait for volumes, which takes as long as it takes.
 ///
 /// # Errors
 /// Why the pod is not bound: the decision has to be taken back.
-pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement: &Placement) -> Result<(), BindError> {
+pub async fn bind(
+    client: &Client,
+    leadership: &Leadership,
+    pod: &Pod,
+    placement: &Placement,
+    waiting: &AtomicUsize,
+) -> Result<(), BindError> {
     let leads = || if leadership.holds() { Ok(()) } else { Err(BindError::NotLeading) };
     for write in &placement.writes {
         leads()?;
@@ -41,7 +89,7 @@ pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement
             Write::BindVolume { volume, namespace, claim } => bind_volume(client, volume, namespace, claim).await?,
             Write::ProvisionVolume { namespace, claim, node } => {
                 let node = node.as_str();
-                let annotations = api::json!({"volume.kubernetes.io/selected-node": node});
+                let annotations = api::json!({SELECTED_NODE: node});
                 let patch = api::json!({"metadata": {"annotations": annotations}});
                 let claims = client.objects::<PersistentVolumeClaim>();
                 claims.patch(namespace, claim, "", Patch::Merge, &patch).await?;
@@ -59,8 +107,52 @@ pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement
             Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),
         }
     }
+    let awaited: Vec<(&Text, &Text)> = placement.writes.iter().filter_map(claim_of).collect();
+    if !awaited.is_empty() {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        let ended = tokio::time::timeout(VOLUMES_TIMEOUT, volumes_bound(client, &awaited, &placement.node)).await;
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        ended.map_err(|_| BindError::VolumesTimedOut)??;
+    }
     leads()?;
     Ok(client.objects::<Pod>().bind(pod, &placement.node).await?)
+}
+
+/// The claim to storage that a write is about.
+fn claim_of(write: &Write) -> Option<(&Text, &Text)> {
+    match write {
+        Write::BindVolume { namespace, claim, .. } | Write::ProvisionVolume { namespace, claim, .. } => {
+            Some((namespace, claim))
+        }
+        Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => None,
+    }
+}
+
+/// Waits until claims have their volumes.
+async fn volumes_bound(client: &Client, claims: &[(&Text, &Text)], node: &str) -> Result<(), BindError> {
+    for (namespace, name) in claims {
+        let mut was_selected = false;
+        loop {
+            match client.objects::<PersistentVolumeClaim>().get(namespace, name).await {
+                Ok(claim) => {
+                    let annotations = &claim.metadata.annotations;
+                    if !claim.spec.volume_name.is_empty() && annotations.contains_key(BIND_COMPLETED) {
+                        break;
+                    }
+                    let is_selected = annotations.get(SELECTED_NODE).is_some_and(|selected| selected == node);
+                    // Whoever makes volumes takes the node away when it cannot make one there.
+                    if was_selected && !is_selected {
+                        return Err(BindError::NotProvisioned(name.to_string()));
+                    }
+                    was_selected = is_selected;
+                }
+                Err(error) if error.may_pass() => {}
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(VOLUMES_INTERVAL).await;
+        }
+    }
+    Ok(())
 }
 
 /// Sets `spec.claimRef` of a volume that is nobody's.
@@ -78,12 +170,27 @@ async fn bind_volume(client: &Client, volume: &str, namespace: &str, claim: &str
     let reference = api::json!({
         "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim, "uid": uid, "apiVersion": "v1",
     });
+    if known.spec.claim_ref.is_none() {
+        set_annotation(&mut changed, BOUND_BY_CONTROLLER, "yes");
+    }
     if let Some(spec) = changed.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("claimRef", reference);
     }
     // The version that was read is still in it: somebody else's write is a conflict.
     volumes.update("", volume, &changed).await?;
     Ok(())
+}
+
+fn set_annotation(object: &mut Value, name: &str, value: &str) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    match metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        Some(annotations) => {
+            annotations.insert(name, value);
+        }
+        None => {
+            metadata.insert("annotations", api::json!({name: value}));
+        }
+    }
 }
 
 /// Keeps a claim from being deleted under its users.
@@ -126,4 +233,32 @@ async fn use_claim(
     fields.insert("status", status);
     claims.update_status(namespace, name, &changed).await?;
     Ok(())
+}
+
+/// Takes devices from claims, so that a pod that fits nowhere may fit. What cannot be written is decided anew.
+pub async fn free_claims(client: &Client, leadership: &Leadership, writes: &[Write]) {
+    for write in writes {
+        let Write::FreeResourceClaim { namespace, claim, uid, resource_version } = write else { continue };
+        if !leadership.holds() {
+            return;
+        }
+        let claims = client.objects::<Document<ResourceClaim>>();
+        let freed = async {
+            let known = claims.get(namespace, claim).await?;
+            if known.metadata.uid != *uid || known.metadata.resource_version != *resource_version {
+                return Err(BindError::ClaimChanged(claim.to_string()));
+            }
+            let mut changed = known.to_value();
+            if let Some(status) = changed.get_mut("status").and_then(Value::as_object_mut) {
+                for field in ["allocation", "reservedFor", "devices"] {
+                    status.remove(field);
+                }
+            }
+            claims.update_status(namespace, claim, &changed).await?;
+            Ok(())
+        };
+        if let Err(error) = freed.await {
+            warn!(resourceClaim = %format!("{namespace}/{claim}"), err = %error, "Could not free resource claim");
+        }
+    }
 }

@@ -8,28 +8,32 @@
 //! - [`shell`]: the loop around the core.
 //! - [`binding`]: the writes before a binding, and the binding itself, each asked for leadership first.
 //! - [`report`]: events and the condition `PodScheduled`; [`preemption`]: making room.
-//! - [`metrics`]: what is counted, under Kubernetes' names.
+//! - [`metrics`]: what is counted, under Kubernetes' names; [`profile`]: where plugins spend their time, on demand.
 
 pub mod binding;
 pub mod metrics;
 pub mod preemption;
+pub mod profile;
 pub mod report;
 pub mod shell;
 pub mod sources;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::features::Features;
 use api::time::Timestamp;
 use client::election::Leadership;
 use client::{Client, Health, Shutdown};
 use matching::Matcher;
-use scheduling::queue::Backoff;
-use scheduling::{Profile, Scheduler, plugins};
+use scheduling::Scheduler;
+use scheduling::config::{ConfigError, Configuration};
+use scheduling::timing::Clock;
 use telemetry::metrics::Registry;
 use tokio::time::Instant;
+
+use crate::profile::Profiler;
 
 /// The identity under which the scheduler reads, binds and reports.
 pub const IDENTITY: &str = "system:kube-scheduler";
@@ -53,6 +57,10 @@ pub struct Options {
     pub leadership: Leadership,
     /// Decides ties.
     pub seed: u64,
+    /// Profiles, back-off and plugins.
+    pub configuration: Configuration,
+    /// Takes profiles of the plugins.
+    pub profiler: Profiler,
 }
 
 /// Why the scheduler cannot start.
@@ -63,8 +71,20 @@ pub enum StartError {
     #[error("expressions cannot be compiled: {0}")]
     Expressions(String),
     /// The profile cannot be used.
-    #[error("the default profile cannot be used")]
-    Profile(#[from] plugins::ArgsError),
+    #[error(transparent)]
+    Configuration(#[from] ConfigError),
+}
+
+/// Whether a configuration can be used.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(configuration: &Configuration) -> Result<(), StartError> {
+    let clock = Arc::new(|| Duration::ZERO);
+    let matcher = Matcher::new(EXPRESSIONS_MAX, clock, matching::Features::ALL)
+        .map_err(|error| StartError::Expressions(error.to_string()))?;
+    configuration.make_profiles(&matcher)?;
+    Ok(())
 }
 
 /// Schedules until the end is asked for.
@@ -73,16 +93,18 @@ pub enum StartError {
 /// If it cannot start.
 pub async fn run(options: Options) -> Result<(), StartError> {
     let started = Instant::now();
-    let clock = Arc::new(move || started.elapsed());
+    let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(move || started.elapsed());
     let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
     let programs =
         dra::Expressions::new(EXPRESSIONS_MAX, clock).map_err(|error| StartError::Expressions(error.to_string()))?;
     let matcher = Arc::new(matcher);
-    let profiles: Vec<Profile> = vec![plugins::default_profile(&matcher)?];
+    let profiles = options.configuration.make_profiles(&matcher)?;
     let inventory = dra::Inventory::new(matcher.clone(), options.features.into());
     let devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
-    let core = Scheduler::new(profiles, Backoff::default(), matcher, options.seed).with_devices(devices);
+    let core = Scheduler::new(profiles, options.configuration.backoff(), matcher, options.seed)
+        .with_devices(devices)
+        .with_clock(Clock::new(move || started.elapsed()));
     shell::Shell::start(core, options).run().await;
     Ok(())
 }

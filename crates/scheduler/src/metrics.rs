@@ -1,39 +1,96 @@
-//! What the scheduler counts, under Kubernetes' names.
+//! What the scheduler counts, under Kubernetes' names; what expressions do, under ours ([`expressions`]).
+//!
+//! What every attempt counts is gathered here and shown every now and then: looking up a series costs more than a plugin.
 
+mod expressions;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::json::Text;
 use scheduling::cycle::Evaluation;
+use scheduling::framework::Point;
 use scheduling::queue::Lengths;
+use scheduling::timing::Timing;
+use scheduling::{Attempt, Scheduler};
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
+
+use self::expressions::Expressions;
 
 /// From 1 ms, doubled fourteen times.
 const SECONDS: &[f64] =
     &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
+
+/// From 0.1 ms, doubled eleven times.
+const POINT_SECONDS: &[f64] =
+    &[0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048];
+
+/// From 10 µs, each half as much again as the one before.
+const PLUGIN_SECONDS: &[f64] = &[
+    0.00001,
+    0.000015,
+    0.0000225,
+    0.00003375,
+    0.000050625,
+    0.0000759375,
+    0.00011390625,
+    0.000170859375,
+    0.0002562890625,
+    0.00038443359375,
+    0.000576650390625,
+    0.0008649755859375,
+    0.00129746337890625,
+    0.001946195068359375,
+    0.0029192926025390625,
+    0.004378938903808594,
+    0.006568408355712891,
+    0.009852612533569337,
+    0.014778918800354004,
+    0.022168378200531006,
+];
+
+/// From 10 ms, doubled nineteen times.
+const SLI_SECONDS: &[f64] = &[
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
+    1310.72, 2621.44, 5242.88,
+];
+
+/// Attempts beyond these are one series.
+const ATTEMPTS_SHOWN: u32 = 15;
 
 /// The scheduler's metrics.
 #[derive(Clone)]
 pub struct Metrics {
     attempts: Arc<Family<Counter>>,
     durations: Arc<Family<Histogram>>,
-    evaluations: Arc<Family<Counter>>,
     algorithm: Arc<Histogram>,
     pod_attempts: Arc<Histogram>,
+    sli: Arc<Family<Histogram>>,
+    after_flush: Arc<Counter>,
     victims: Arc<Histogram>,
     preemptions: Arc<Counter>,
+}
+
+/// What only the task that owns the core counts.
+pub struct CoreMetrics {
+    evaluations: Arc<Family<Counter>>,
+    points: Arc<Family<Histogram>>,
+    plugins: Arc<Family<Histogram>>,
+    incoming: Arc<Family<Counter>>,
+    unschedulable: Arc<Family<Gauge>>,
     pending: [Arc<Gauge>; 4],
+    cache: [Arc<Gauge>; 3],
+    binding: Arc<Gauge>,
+    expressions: Expressions,
+    evaluated: HashMap<(&'static str, Point, &'static str, Text), u64>,
+    timed: HashMap<(Point, &'static str, &'static str, Text), Arc<Histogram>>,
 }
 
 impl Metrics {
     /// Shown by `registry`, which must not have them yet.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
-        let pending = registry.family::<Gauge>(
-            "scheduler_pending_pods",
-            "[STABLE] Number of pending pods, by the queue type.",
-            &["queue"],
-            &[],
-        );
         let seconds = |name, help, labels| registry.family::<Histogram>(name, help, labels, SECONDS);
         Self {
             attempts: registry.family(
@@ -48,16 +105,9 @@ impl Metrics {
                 "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
                 &["result", "profile"],
             ),
-            evaluations: registry.family(
-                "scheduler_plugin_evaluation_total",
-                "[ALPHA] Number of attempts to schedule pods by each plugin and the extension point (available only in \
-                 PreFilter, Filter, PreScore, and Score).",
-                &["plugin", "extension_point", "status", "profile"],
-                &[],
-            ),
             algorithm: seconds(
                 "scheduler_scheduling_algorithm_duration_seconds",
-                "[BETA] Scheduling algorithm latency in seconds",
+                "[ALPHA] Scheduling algorithm latency in seconds",
                 &[],
             )
             .with(&[]),
@@ -67,6 +117,22 @@ impl Metrics {
                     "[STABLE] Number of attempts to successfully schedule a pod.",
                     &[],
                     &[1.0, 2.0, 4.0, 8.0, 16.0],
+                )
+                .with(&[]),
+            sli: registry.family(
+                "scheduler_pod_scheduling_sli_duration_seconds",
+                "[BETA] E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and \
+                 might involve multiple scheduling attempts.",
+                &["attempts"],
+                SLI_SECONDS,
+            ),
+            after_flush: registry
+                .family::<Counter>(
+                    "scheduler_pod_scheduled_after_flush_total",
+                    "[ALPHA] Number of pods that were successfully scheduled after being flushed because they waited too \
+                     long.",
+                    &[],
+                    &[],
                 )
                 .with(&[]),
             victims: registry
@@ -85,7 +151,6 @@ impl Metrics {
                     &[],
                 )
                 .with(&[]),
-            pending: ["active", "backoff", "unschedulable", "gated"].map(|queue| pending.with(&[queue])),
         }
     }
 
@@ -95,22 +160,19 @@ impl Metrics {
         self.durations.with(&[result, profile]).observe_duration(duration);
     }
 
-    /// Plugins were asked.
-    pub fn evaluated(&self, evaluations: &[Evaluation], profile: &str) {
-        for Evaluation { plugin, point, status, count } in evaluations {
-            let series = self.evaluations.with(&[plugin, &format!("{point:?}"), status, profile]);
-            series.add(u64::try_from(*count).unwrap_or(u64::MAX));
-        }
-    }
-
     /// The core has decided.
     pub fn decided(&self, duration: Duration) {
         self.algorithm.observe_duration(duration);
     }
 
-    /// A pod was bound after this many attempts.
-    pub fn bound(&self, attempts: u32) {
+    /// A pod was bound after this many attempts, so long after the first one began.
+    pub fn bound(&self, attempts: u32, since_first: Duration, was_flushed: bool) {
         self.pod_attempts.observe(f64::from(attempts));
+        let shown = if attempts > ATTEMPTS_SHOWN { format!("{ATTEMPTS_SHOWN}+") } else { attempts.to_string() };
+        self.sli.with(&[&shown]).observe_duration(since_first);
+        if was_flushed {
+            self.after_flush.increment();
+        }
     }
 
     /// Room is made by this many victims.
@@ -118,12 +180,117 @@ impl Metrics {
         self.preemptions.increment();
         self.victims.observe(f64::from(u32::try_from(victims).unwrap_or(u32::MAX)));
     }
+}
 
-    /// So many pods wait.
-    pub fn waiting(&self, lengths: Lengths) {
-        let Lengths { active, backoff, unschedulable, gated } = lengths;
-        for (gauge, length) in self.pending.iter().zip([active, backoff, unschedulable, gated]) {
-            gauge.set(i64::try_from(length).unwrap_or(i64::MAX));
+impl CoreMetrics {
+    /// Shown by `registry`, which must not have them yet.
+    #[must_use]
+    pub fn new(registry: &Registry) -> Self {
+        let gauge = |name, help, labels| registry.family::<Gauge>(name, help, labels, &[]);
+        let pending =
+            gauge("scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", &["queue"]);
+        let cache = gauge(
+            "scheduler_cache_size",
+            "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+            &["type"],
+        );
+        let tasks = gauge(
+            "scheduler_goroutines",
+            "[ALPHA] Number of running tasks split by the work they do such as binding.",
+            &["operation"],
+        );
+        Self {
+            evaluations: registry.family(
+                "scheduler_plugin_evaluation_total",
+                "[ALPHA] Number of attempts to schedule pods by each plugin and the extension point (available only in \
+                 PreFilter, Filter, PreScore, and Score).",
+                &["plugin", "extension_point", "status", "profile"],
+                &[],
+            ),
+            points: registry.family(
+                "scheduler_framework_extension_point_duration_seconds",
+                "[STABLE] Latency for running all plugins of a specific extension point.",
+                &["extension_point", "status", "profile"],
+                POINT_SECONDS,
+            ),
+            plugins: registry.family(
+                "scheduler_plugin_execution_duration_seconds",
+                "[ALPHA] Duration for running a plugin at a specific extension point.",
+                &["plugin", "extension_point", "status"],
+                PLUGIN_SECONDS,
+            ),
+            incoming: registry.family(
+                "scheduler_queue_incoming_pods_total",
+                "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+                &["queue", "event"],
+                &[],
+            ),
+            unschedulable: gauge(
+                "scheduler_unschedulable_pods",
+                "[ALPHA] The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for \
+                 all plugins that caused it to not schedule and so this metric have meaning only when broken down by \
+                 plugin.",
+                &["plugin", "profile"],
+            ),
+            pending: ["active", "backoff", "unschedulable", "gated"].map(|queue| pending.with(&[queue])),
+            cache: ["nodes", "pods", "assumed_pods"].map(|kind| cache.with(&[kind])),
+            binding: tasks.with(&["binding"]),
+            expressions: Expressions::new(registry),
+            evaluated: HashMap::new(),
+            timed: HashMap::new(),
         }
     }
+
+    /// Plugins were asked, and took some time.
+    pub fn asked(&mut self, attempt: &Attempt, profile: &Text) {
+        for Evaluation { plugin, point, status, count } in &attempt.evaluations {
+            let known = self.evaluated.entry((*plugin, *point, *status, profile.clone())).or_default();
+            *known = known.saturating_add(u64::try_from(*count).unwrap_or(u64::MAX));
+        }
+        for timing in &attempt.timings {
+            // Plugins have no profile in Kubernetes' labels.
+            let profile = if timing.plugin.is_empty() { profile.clone() } else { Text::default() };
+            let key = (timing.point, timing.plugin, timing.status, profile);
+            let (points, plugins) = (&self.points, &self.plugins);
+            let series = self.timed.entry(key).or_insert_with_key(|(point, plugin, status, profile)| match *plugin {
+                "" => points.with(&[&point.to_string(), status, profile]),
+                plugin => plugins.with(&[plugin, &point.to_string(), status]),
+            });
+            series.observe_duration(per_call(timing));
+        }
+    }
+
+    /// Shows what was gathered, and what the core says of itself.
+    pub fn show(&mut self, core: &mut Scheduler) {
+        for ((plugin, point, status, profile), count) in self.evaluated.drain() {
+            self.evaluations.with(&[plugin, &point.to_string(), status, &profile]).add(count);
+        }
+        for (queue, cause, count) in core.take_moves() {
+            self.incoming.with(&[queue, &cause.to_string()]).add(count);
+        }
+        for (profile, plugin, count) in core.rejected_by() {
+            self.unschedulable.with(&[plugin, profile]).set(number(count));
+        }
+        let Lengths { active, backoff, unschedulable, gated } = core.lengths();
+        for (gauge, length) in self.pending.iter().zip([active, backoff, unschedulable, gated]) {
+            gauge.set(number(length));
+        }
+        let cluster = &core.cluster().cache;
+        let (pods, assumed) = cluster.pod_counts();
+        let sizes = [cluster.order().len(), pods, assumed];
+        for (gauge, size) in self.cache.iter().zip(sizes) {
+            gauge.set(number(size));
+        }
+        self.binding.set(number(core.binding_count()));
+        self.expressions.show(core.cluster().matcher.cache());
+    }
+}
+
+/// Kubernetes measures a filter once per node.
+fn per_call(timing: &Timing) -> Duration {
+    timing.duration.checked_div(timing.calls.max(1)).unwrap_or(timing.duration)
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

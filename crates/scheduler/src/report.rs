@@ -20,16 +20,19 @@ pub fn failed(recorder: &Recorder, pod: &Pod, message: &str) {
     recorder.action(reference(pod), None, Severity::Warning, "FailedScheduling", "Scheduling", message);
 }
 
-/// What was wrong with an expression or a value, once per pod and value: for the pod's events, or for the log.
+/// What was wrong with an expression or a value, once per pod and value: for the pod's events, or for the log. The messages
+/// of the log are those that the proposals name.
 pub fn complained(recorder: &Recorder, pod: &Pod, complaint: &Complaint) {
-    let (name, note) = (pod.metadata.key(), complaint.message());
+    let name = pod.metadata.key();
     match complaint {
-        Complaint::Expression { .. } => {
-            error!(pod = %name, err = %note, "Expression failed");
-            recorder.event(reference(pod), Severity::Warning, "ExpressionFailed", &note);
+        Complaint::Expression { node, expression, value, error } => {
+            error!(pod = %name, node = %node, expression = %expression, value = %value, err = %error, "CEL runtime error");
+            recorder.event(reference(pod), Severity::Warning, "ExpressionFailed", &complaint.message());
         }
-        Complaint::TaintVersion { .. } => error!(pod = %name, err = %note, "Taint has no version"),
-        Complaint::LabelVersion { .. } => trace!(pod = %name, err = %note, "Label has no version"),
+        Complaint::TaintVersion { node, value, error } => {
+            error!(pod = %name, node = %node, taint = %value, err = %error, "failed to parse taint value as semantic version");
+        }
+        Complaint::LabelVersion { node, .. } => trace!(pod = %name, node = %node, "{}", complaint.message()),
     }
 }
 

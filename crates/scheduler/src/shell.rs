@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::core::v1::Pod;
@@ -10,12 +11,14 @@ use client::election::Leadership;
 use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
 use scheduling::cluster::PodKey;
+use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::metrics::Metrics;
+use crate::metrics::{CoreMetrics, Metrics};
+use crate::profile::Profiler;
 use crate::report::{self, Said};
 use crate::sources::Sources;
 use crate::{Options, binding, preemption};
@@ -24,13 +27,16 @@ use crate::{Options, binding, preemption};
 const IN_FLIGHT_MAX: usize = 512;
 /// So many attempts are made before other tasks get a turn.
 const ATTEMPTS_PER_TURN: usize = 16;
+/// How often counts are shown while there is no pause.
+const SHOW_INTERVAL: Duration = Duration::from_millis(500);
 /// What is under way at the end gets so long to finish.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a task has done.
 enum Done {
     Bound,
-    NotBound,
+    /// Why not, unless the pod is gone.
+    NotBound(Option<(Arc<Pod>, String)>),
     Reported,
 }
 
@@ -40,16 +46,34 @@ struct Task {
     binds: bool,
 }
 
+/// An attempt, for those who measure.
+struct Tried {
+    profile: Text,
+    begun: Instant,
+    attempts: u32,
+    first: Instant,
+    was_flushed: bool,
+    evaluated_nodes: usize,
+    feasible_nodes: usize,
+}
+
 /// The core, and all that connects it to the cluster.
 pub struct Shell {
     core: Scheduler,
     sources: Sources,
     client: Client,
-    recorder: Recorder,
+    /// By scheduler name.
+    recorders: HashMap<Text, Recorder>,
     leadership: Leadership,
     shutdown: Shutdown,
     metrics: Metrics,
+    core_metrics: CoreMetrics,
+    /// When counts were last shown.
+    shown: Duration,
+    profiler: Profiler,
     started: Instant,
+    /// How many tasks wait for volumes.
+    awaiting_volumes: Arc<AtomicUsize>,
     running: JoinSet<Done>,
     tasks: HashMap<Id, Task>,
 }
@@ -61,12 +85,16 @@ impl Shell {
         Self {
             core,
             sources: Sources::start(Informers::new(options.client.clone()), options.health),
-            recorder: Recorder::start(&options.client, "default-scheduler", ""),
+            recorders: HashMap::new(),
             client: options.client,
             leadership: options.leadership,
             shutdown: options.shutdown,
             metrics: Metrics::new(&options.registry),
+            core_metrics: CoreMetrics::new(&options.registry),
+            shown: Duration::ZERO,
+            profiler: options.profiler,
             started: Instant::now(),
+            awaiting_volumes: Arc::default(),
             running: JoinSet::new(),
             tasks: HashMap::new(),
         }
@@ -90,8 +118,12 @@ impl Shell {
             while let Some(ended) = self.running.try_join_next_with_id() {
                 self.ended(ended);
             }
+            self.core.set_profiled(self.profiler.is_wanted());
             let busy = self.schedule_some();
-            self.metrics.waiting(self.core.lengths());
+            if !busy || self.now().saturating_sub(self.shown) >= SHOW_INTERVAL {
+                self.shown = self.now();
+                self.core_metrics.show(&mut self.core);
+            }
             if busy {
                 tokio::task::yield_now().await;
             } else {
@@ -108,22 +140,31 @@ impl Shell {
     /// Makes some attempts; whether there may be more to do at once.
     fn schedule_some(&mut self) -> bool {
         for _ in 0..ATTEMPTS_PER_TURN {
-            if self.running.len() >= IN_FLIGHT_MAX {
+            if self.is_full() {
                 return false;
             }
             let begun = Instant::now();
             let now = self.now();
             let Some(attempt) = self.core.schedule_one(now) else { return false };
-            self.metrics.decided(begun.elapsed());
+            let took = begun.elapsed();
+            self.metrics.decided(took);
+            if self.profiler.is_wanted() {
+                self.profiler.add(&attempt.timings, took);
+            }
             self.follow_up(attempt, begun);
         }
         true
     }
 
+    /// Whether the core has to wait. Volumes take as long as they take, and nobody else waits for them.
+    fn is_full(&self) -> bool {
+        self.running.len().saturating_sub(self.awaiting_volumes.load(Ordering::Relaxed)) >= IN_FLIGHT_MAX
+    }
+
     /// Waits until there is something to do.
     async fn wait(&mut self) {
         let now = self.now();
-        let full = self.running.len() >= IN_FLIGHT_MAX;
+        let full = self.is_full();
         let wake_up = self.core.next_wake_up(now).filter(|_| !full);
         let wake_up = wake_up.and_then(|at| self.started.checked_add(at));
         let sleep = async {
@@ -150,14 +191,19 @@ impl Shell {
             Ok((id, done)) => (id, done),
             Err(failure) => {
                 error!(err = %failure, "Binding panicked");
-                (failure.id(), Done::NotBound)
+                (failure.id(), Done::NotBound(None))
             }
         };
         let Some(task) = self.tasks.remove(&id) else { return };
         match done {
             Done::Bound => self.core.bound(&task.uid),
-            Done::NotBound if task.binds => self.core.binding_failed(&task.uid, now),
-            Done::NotBound | Done::Reported => {}
+            Done::NotBound(why) if task.binds => {
+                self.core.binding_failed(&task.uid, now);
+                if let Some((pod, why)) = why {
+                    self.report(&pod, "SchedulerError", &why, None, Vec::new(), Vec::new());
+                }
+            }
+            Done::NotBound(_) | Done::Reported => {}
         }
     }
 
@@ -167,6 +213,13 @@ impl Shell {
         (pod.metadata.uid == uid).then_some(pod)
     }
 
+    /// Events are told under the name of the pod's scheduler.
+    fn recorder(&mut self, pod: &Pod) -> Recorder {
+        let name = scheduler_name(&pod.spec.scheduler_name);
+        let client = &self.client;
+        self.recorders.entry(name).or_insert_with_key(|name| Recorder::start(client, name, "")).clone()
+    }
+
     fn spawn(&mut self, uid: Text, binds: bool, task: impl Future<Output = Done> + Send + 'static) {
         let id = self.running.spawn(task).id();
         self.tasks.insert(id, Task { uid, binds });
@@ -174,10 +227,8 @@ impl Shell {
 
     /// Does what an attempt asks for.
     fn follow_up(&mut self, attempt: Attempt, begun: Instant) {
-        let profile = match attempt.scheduler_name.as_str() {
-            "" => scheduling::plugins::DEFAULT_SCHEDULER.into(),
-            _ => attempt.scheduler_name.clone(),
-        };
+        let profile = scheduler_name(&attempt.scheduler_name);
+        self.core_metrics.asked(&attempt, &profile);
         let Some(pod) = self.pod(&attempt.pod, &attempt.uid) else {
             // It has gone since: the change that says so is on its way.
             if matches!(attempt.outcome, Outcome::Scheduled(_)) {
@@ -186,12 +237,23 @@ impl Shell {
             }
             return;
         };
-        self.metrics.evaluated(&attempt.evaluations, &profile);
-        for complaint in &attempt.complaints {
-            report::complained(&self.recorder, &pod, complaint);
+        if !attempt.complaints.is_empty() {
+            let recorder = self.recorder(&pod);
+            for complaint in &attempt.complaints {
+                report::complained(&recorder, &pod, complaint);
+            }
         }
+        let tried = Tried {
+            profile: profile.clone(),
+            begun,
+            attempts: attempt.attempts,
+            first: attempt.first_attempt.and_then(|at| self.started.checked_add(at)).unwrap_or(begun),
+            was_flushed: attempt.was_flushed,
+            evaluated_nodes: attempt.evaluated_nodes,
+            feasible_nodes: attempt.feasible_nodes,
+        };
         match attempt.outcome {
-            Outcome::Scheduled(placement) => self.bind(pod, placement, attempt.attempts, profile, begun),
+            Outcome::Scheduled(placement) => self.bind(pod, placement, tried),
             Outcome::Unschedulable(unplaced) => {
                 self.metrics.attempted("unschedulable", &profile, begun.elapsed());
                 debug!(pod = %attempt.pod, err = %unplaced.message, "Could not schedule pod");
@@ -200,28 +262,32 @@ impl Shell {
             Outcome::Error(message) => {
                 self.metrics.attempted("error", &profile, begun.elapsed());
                 warn!(pod = %attempt.pod, err = %message, "Scheduling failed");
-                self.report(&pod, "SchedulerError", &message, None, Vec::new());
+                self.report(&pod, "SchedulerError", &message, None, Vec::new(), Vec::new());
             }
         }
     }
 
-    fn bind(&mut self, pod: Arc<Pod>, placement: Placement, attempts: u32, profile: Text, begun: Instant) {
+    fn bind(&mut self, pod: Arc<Pod>, placement: Placement, tried: Tried) {
         let (client, leadership) = (self.client.clone(), self.leadership.clone());
-        let (recorder, metrics) = (self.recorder.clone(), self.metrics.clone());
+        let (recorder, metrics, waiting) = (self.recorder(&pod), self.metrics.clone(), self.awaiting_volumes.clone());
         let uid = pod.metadata.uid.clone();
         self.spawn(uid, true, async move {
-            match binding::bind(&client, &leadership, &pod, &placement).await {
+            match binding::bind(&client, &leadership, &pod, &placement, &waiting).await {
                 Ok(()) => {
-                    metrics.attempted("scheduled", &profile, begun.elapsed());
-                    metrics.bound(attempts);
-                    info!(pod = %pod.metadata.key(), node = %placement.node, "Bound pod to node");
+                    metrics.attempted("scheduled", &tried.profile, tried.begun.elapsed());
+                    metrics.bound(tried.attempts, tried.first.elapsed(), tried.was_flushed);
+                    info!(
+                        pod = %pod.metadata.key(), node = %placement.node, evaluatedNodes = tried.evaluated_nodes,
+                        feasibleNodes = tried.feasible_nodes, "Bound pod to node"
+                    );
                     report::scheduled(&recorder, &pod, &placement.node);
                     Done::Bound
                 }
                 Err(error) => {
-                    metrics.attempted("error", &profile, begun.elapsed());
+                    metrics.attempted("error", &tried.profile, tried.begun.elapsed());
                     warn!(pod = %pod.metadata.key(), node = %placement.node, err = %error, "Could not bind pod");
-                    Done::NotBound
+                    let why = (!error.pod_is_gone()).then(|| error.told());
+                    Done::NotBound(why.map(|why| (pod, why)))
                 }
             }
         });
@@ -237,7 +303,7 @@ impl Shell {
                 (Some(nomination.node.clone()), known.collect())
             }
         };
-        self.report(pod, "Unschedulable", &unplaced.message, node, victims);
+        self.report(pod, "Unschedulable", &unplaced.message, node, victims, unplaced.writes);
     }
 
     /// Tells that a pod has no node, and makes room for it if that is decided.
@@ -248,19 +314,22 @@ impl Shell {
         message: &str,
         node: Option<Text>,
         victims: Vec<Arc<Pod>>,
+        writes: Vec<Write>,
     ) {
-        report::failed(&self.recorder, pod, message);
+        let recorder = self.recorder(pod);
+        report::failed(&recorder, pod, message);
         let said = Said { condition: "PodScheduled", status: "False", reason, message };
         let patch = report::status_patch(pod, said, node.as_deref(), crate::now());
-        if patch.is_none() && victims.is_empty() {
+        if patch.is_none() && victims.is_empty() && writes.is_empty() {
             return;
         }
-        let (client, recorder, leadership) = (self.client.clone(), self.recorder.clone(), self.leadership.clone());
+        let (client, leadership) = (self.client.clone(), self.leadership.clone());
         let pod = pod.clone();
         self.spawn(pod.metadata.uid.clone(), false, async move {
             if let Some(node) = &node {
                 preemption::make_room(&client, &recorder, &leadership, &pod, &victims, node).await;
             }
+            binding::free_claims(&client, &leadership, &writes).await;
             if let Some(patch) = patch
                 && leadership.holds()
                 && let Err(error) = report::write_status(&client, &pod, patch).await
@@ -271,4 +340,9 @@ impl Shell {
             Done::Reported
         });
     }
+}
+
+/// The API gives every pod a scheduler name; one without is the default scheduler's.
+fn scheduler_name(given: &Text) -> Text {
+    if given.is_empty() { scheduling::plugins::DEFAULT_SCHEDULER.into() } else { given.clone() }
 }

@@ -262,6 +262,24 @@ impl Configuration {
         to_value(self).map_err(|error| ConfigError::Form(error.to_string()))
     }
 
+    /// The same with the default profile and its plugins written out.
+    #[must_use]
+    pub fn with_defaults(&self) -> Self {
+        let mut whole = self.clone();
+        if whole.profiles.is_empty() {
+            whole.profiles.push(ProfileConfig::default());
+        }
+        for profile in &mut whole.profiles {
+            profile.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER.into());
+            let plugins = profile.plugins.get_or_insert_default();
+            plugins.multi_point.enabled = resolve::merged(&plugins.multi_point)
+                .into_iter()
+                .map(|(name, weight)| PluginRef { name, weight: weight.filter(|weight| *weight != 0) })
+                .collect();
+        }
+        whole
+    }
+
     /// How long pods wait.
     pub fn backoff(&self) -> Backoff {
         let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));

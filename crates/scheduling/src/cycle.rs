@@ -12,12 +12,13 @@ use std::sync::Arc;
 use api::json::Text;
 pub use evaluations::Evaluation;
 pub(crate) use evaluations::{of_filters, of_scores};
-pub use scores::{Scores, score, score_remembering};
+pub use scores::{Scores, score, score_remembering, score_timed};
 pub use search::{Found, Search, nodes_to_find};
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::framework::{Dependencies, Filter, Point, PreFilter, Status};
+use crate::framework::{Code, Dependencies, Filter, Point, PreFilter, Status};
 use crate::profile::Profile;
+use crate::timing::{SKIP, SUCCESS, Spent, TimedFilter, Timer, Timing};
 
 /// What the plugins worked out about a pod before nodes are looked at.
 pub struct Filters<'c> {
@@ -37,6 +38,8 @@ pub struct Asked<'c> {
     pub name: &'static str,
     /// What it has to say.
     pub filter: Box<dyn Filter + 'c>,
+    /// What it has spent on that, where it is measured.
+    spent: Option<Spent>,
 }
 
 /// Why no node needs to be looked at.
@@ -48,16 +51,70 @@ pub struct Refused {
     pub narrowed_by: BTreeSet<&'static str>,
 }
 
+impl<'c> Asked<'c> {
+    fn new(name: &'static str, filter: Box<dyn Filter + 'c>, timer: &Timer) -> Self {
+        match timer.by_plugin() {
+            None => Asked { name, filter, spent: None },
+            Some(clock) => {
+                let spent = Spent::default();
+                let filter = Box::new(TimedFilter { filter, clock, spent: spent.clone() });
+                Asked { name, filter, spent: Some(spent) }
+            }
+        }
+    }
+
+    /// What if: not measured.
+    fn copy(&self) -> Asked<'_> {
+        Asked { name: self.name, filter: self.filter.copy(), spent: None }
+    }
+
+    /// What it has spent on nodes.
+    pub(crate) fn timing(&self, rejected: bool) -> Option<Timing> {
+        let (duration, calls) = self.spent.as_ref()?.get();
+        let status = if rejected { Code::Unschedulable.name() } else { SUCCESS };
+        (calls > 0).then_some(Timing { point: Point::Filter, plugin: self.name, status, duration, calls })
+    }
+}
+
 impl<'c> Filters<'c> {
     /// Asks every plugin what it has against the pod.
     ///
     /// # Errors
     /// A plugin is against all nodes, or together they leave none.
     pub fn new(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster) -> Result<Self, Refused> {
+        Self::timed(profile, pod, cluster, &mut Timer::off())
+    }
+
+    /// As [`new`](Self::new), measured.
+    ///
+    /// # Errors
+    /// A plugin is against all nodes, or together they leave none.
+    pub fn timed(
+        profile: &'c Profile,
+        pod: &'c PodInfo,
+        cluster: &'c Cluster,
+        timer: &mut Timer,
+    ) -> Result<Self, Refused> {
+        let begun = timer.begin();
+        let made = Self::make(profile, pod, cluster, timer);
+        let status = made.as_ref().err().map_or(SUCCESS, |refused| refused.status.code.name());
+        timer.end(begun, Point::PreFilter, "", status);
+        made
+    }
+
+    fn make(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster, timer: &mut Timer) -> Result<Self, Refused> {
         let mut filters = Filters { asked: Vec::new(), skipped: Vec::new(), nodes: None, narrowed_by: BTreeSet::new() };
         for enabled in profile.at(Point::Filter) {
             let name = enabled.plugin.name();
-            let (filter, nodes) = match enabled.plugin.pre_filter(pod, cluster) {
+            let begun = timer.begin_plugin();
+            let said = enabled.plugin.pre_filter(pod, cluster);
+            let status = match &said {
+                PreFilter::Skip => SKIP,
+                PreFilter::Reject(status) => status.code.name(),
+                PreFilter::Ask(_) | PreFilter::AskAbout(..) => SUCCESS,
+            };
+            timer.end(begun, Point::PreFilter, name, status);
+            let (filter, nodes) = match said {
                 PreFilter::Skip => {
                     filters.skipped.push(name);
                     continue;
@@ -69,7 +126,7 @@ impl<'c> Filters<'c> {
                     return Err(Refused { status, narrowed_by: BTreeSet::new() });
                 }
             };
-            filters.asked.push(Asked { name, filter });
+            filters.asked.push(Asked::new(name, filter, timer));
             if let Some(nodes) = nodes {
                 filters.narrow(name, nodes)?;
             }
@@ -151,7 +208,7 @@ impl<'c> Filters<'c> {
     /// A copy for a run of what-if.
     pub fn copy(&self) -> Filters<'_> {
         Filters {
-            asked: self.asked.iter().map(|asked| Asked { name: asked.name, filter: asked.filter.copy() }).collect(),
+            asked: self.asked.iter().map(Asked::copy).collect(),
             skipped: self.skipped.clone(),
             nodes: self.nodes.clone(),
             narrowed_by: self.narrowed_by.clone(),

@@ -8,7 +8,7 @@ pub mod event;
 mod status;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use api::json::Text;
 pub use event::{Action, Change, Event, Hint, Resource};
@@ -37,6 +37,12 @@ pub enum Point {
     PreBind,
     Bind,
     PostBind,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// What a remembered answer about a node depends on beside the node itself and the pod's shape.

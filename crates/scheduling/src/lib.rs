@@ -15,6 +15,8 @@
 //! - [`cluster`]: nodes, pods and other objects as plugins see them.
 //! - [`queue`]: pods that wait, and what wakes them.
 //! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
+//! - [`explain`]: what every plugin says about every node, and which change would help.
+//! - [`timing`]: how long plugins take, where the caller gives a clock.
 //! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 
 pub mod cluster;
@@ -22,6 +24,7 @@ mod complaints;
 pub mod config;
 pub mod cycle;
 pub mod diagnosis;
+pub mod explain;
 pub mod framework;
 mod memory;
 pub mod plugins;
@@ -30,6 +33,7 @@ pub mod profile;
 pub mod queue;
 mod random;
 mod scheduler;
+pub mod timing;
 pub mod writes;
 
 pub use complaints::Complaint;

@@ -5,6 +5,7 @@
 //! hints say, a pod that waited too long is tried again. Follows Kubernetes' `backend/queue`.
 
 mod backoff;
+mod counts;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,11 +14,13 @@ use std::time::Duration;
 
 use api::json::Text;
 pub use backoff::Backoff;
+pub use counts::Cause;
+use counts::Counts;
 use waiting::Waiting;
 
 use crate::cluster::PodInfo;
 use crate::complaints::Told;
-use crate::framework::Status;
+use crate::framework::{Event, Status};
 
 /// Plugins as bits, by their place in the list of all plugins.
 pub type PluginSet = u64;
@@ -41,6 +44,8 @@ pub struct QueuedPod {
     pub rejected_by: PluginSet,
     /// Those of them that wait for something that is under way.
     pub pending_on: PluginSet,
+    /// It was tried again only because it had waited too long.
+    pub was_flushed: bool,
     /// Why it may not be tried, where its gates are closed.
     gated: Option<Status>,
     /// What was told about the pod's expressions and the values they met.
@@ -59,6 +64,19 @@ enum Place {
     Unschedulable,
     Gated,
     InFlight,
+}
+
+impl Place {
+    /// The name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Place::Active => "active",
+            Place::Backoff(_) => "backoff",
+            Place::Unschedulable => "unschedulable",
+            Place::Gated => "gated",
+            Place::InFlight => "inflight",
+        }
+    }
 }
 
 /// How many pods wait where.
@@ -103,6 +121,7 @@ pub struct Queue {
     in_flight: usize,
     timing: Backoff,
     last_number: u64,
+    counts: Counts,
 }
 
 impl QueuedPod {
@@ -135,6 +154,7 @@ impl Queue {
             in_flight: 0,
             timing,
             last_number: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -151,12 +171,13 @@ impl Queue {
             errors: 0,
             rejected_by: 0,
             pending_on: 0,
+            was_flushed: false,
             gated: None,
             complaints_told: Told::new(),
             order: (rank, now, number),
         };
         queued.close(gate);
-        self.insert(queued, Urgency::Immediately, now);
+        self.insert(queued, Urgency::Immediately, Cause::Added, now);
     }
 
     /// A pod that waits or is being tried.
@@ -187,7 +208,9 @@ impl Queue {
         }
         match place {
             Place::InFlight => self.put(queued, place),
-            _ if was_gated || queued.gated.is_some() || helps => self.insert(queued, Urgency::AfterBackoff, now),
+            _ if was_gated || queued.gated.is_some() || helps => {
+                self.insert(queued, Urgency::AfterBackoff, Cause::Changed, now)
+            }
             place => self.put(queued, place),
         }
     }
@@ -228,10 +251,11 @@ impl Queue {
         queued.pending_on = rejection.pending;
         if rejection.by == 0 {
             queued.errors = queued.errors.saturating_add(1);
-            self.insert(queued, Urgency::AfterBackoff, now);
+            self.insert(queued, Urgency::AfterBackoff, Cause::ScheduleAttemptFailure, now);
         } else {
             queued.errors = 0;
             queued.rejections = queued.rejections.saturating_add(1);
+            self.counts.moved(Place::Unschedulable.name(), Cause::ScheduleAttemptFailure);
             self.put(queued, Place::Unschedulable);
         }
     }
@@ -240,6 +264,7 @@ impl Queue {
     /// plugins that the change may have won over.
     pub fn happened(
         &mut self,
+        event: Event,
         listeners: PluginSet,
         mut helps: impl FnMut(&PodInfo, PluginSet) -> PluginSet,
         gate: impl Fn(&PodInfo) -> Option<(PluginSet, Status)>,
@@ -259,7 +284,8 @@ impl Queue {
                 if place == Place::Gated {
                     queued.close(gate(&queued.pod));
                 }
-                self.insert(queued, if is_pending { Urgency::Immediately } else { Urgency::AfterBackoff }, now);
+                let urgency = if is_pending { Urgency::Immediately } else { Urgency::AfterBackoff };
+                self.insert(queued, urgency, Cause::Event(event), now);
                 moved = moved.saturating_add(1);
             }
         }
@@ -271,7 +297,7 @@ impl Queue {
         if let Some((_, Place::Unschedulable | Place::Backoff(_))) = self.pods.get(uid)
             && let Some((queued, _)) = self.take(uid)
         {
-            self.insert(queued, Urgency::Immediately, now);
+            self.insert(queued, Urgency::Immediately, Cause::ForceActivate, now);
         }
     }
 
@@ -282,14 +308,15 @@ impl Queue {
         {
             let uid = uid.clone();
             let Some((queued, _)) = self.take(&uid) else { break };
-            self.insert(queued, Urgency::Immediately, now);
+            self.insert(queued, Urgency::Immediately, Cause::BackoffComplete, now);
         }
         while let Some((since, uid)) = self.oldest.first()
             && since.saturating_add(self.timing.max_unschedulable) <= now
         {
             let uid = uid.clone();
-            let Some((queued, _)) = self.take(&uid) else { break };
-            self.insert(queued, Urgency::AfterBackoff, now);
+            let Some((mut queued, _)) = self.take(&uid) else { break };
+            queued.was_flushed = true;
+            self.insert(queued, Urgency::AfterBackoff, Cause::UnschedulableTimeout, now);
         }
     }
 
@@ -313,6 +340,16 @@ impl Queue {
         }
     }
 
+    /// How often pods were moved since this was last asked: into which queue, why, and how many.
+    pub fn take_moves(&mut self) -> impl Iterator<Item = (&'static str, Cause, u64)> + use<> {
+        self.counts.take_moves()
+    }
+
+    /// How many pods a plugin keeps waiting: the scheduler name, the plugin's place in the list of all plugins, and the number.
+    pub fn rejected_by(&self) -> impl Iterator<Item = (&Text, usize, usize)> {
+        self.counts.rejected_by()
+    }
+
     /// All pods that wait, with the reason where their gates are closed.
     pub fn pods(&self) -> impl Iterator<Item = (&QueuedPod, Option<&Status>)> {
         self.pods.values().map(|(pod, _)| (pod, pod.gated.as_ref()))
@@ -330,7 +367,7 @@ impl Queue {
     }
 
     /// Puts a pod where it belongs now.
-    fn insert(&mut self, queued: QueuedPod, urgency: Urgency, now: Duration) {
+    fn insert(&mut self, queued: QueuedPod, urgency: Urgency, cause: Cause, now: Duration) {
         let until = self.timing.end(&queued);
         let place = if queued.gated.is_some() {
             Place::Gated
@@ -339,6 +376,7 @@ impl Queue {
         } else {
             Place::Active
         };
+        self.counts.moved(place.name(), cause);
         self.put(queued, place);
     }
 
@@ -355,10 +393,12 @@ impl Queue {
             Place::Unschedulable => {
                 self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
                 self.oldest.insert((queued.since, uid.clone()));
+                self.counts.waits(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::Gated => {
                 self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
                 self.gated = self.gated.saturating_add(1);
+                self.counts.waits(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::InFlight => self.in_flight = self.in_flight.saturating_add(1),
         }
@@ -379,10 +419,12 @@ impl Queue {
             Place::Unschedulable => {
                 self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
                 self.oldest.remove(&(queued.since, uid));
+                self.counts.waits_no_longer(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::Gated => {
                 self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
                 self.gated = self.gated.saturating_sub(1);
+                self.counts.waits_no_longer(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::InFlight => self.in_flight = self.in_flight.saturating_sub(1),
         }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::core::v1::Pod;
 use api::json::Text;
 use matching::Matcher;
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
@@ -20,9 +21,13 @@ use crate::memory::Memory;
 use crate::plugins;
 use crate::preemption::{Nomination, PostFilter};
 use crate::profile::Profile;
-use crate::queue::{Backoff, Lengths, PluginSet, Queue, QueuedPod, Rejection};
+use crate::queue::{Backoff, Cause, Lengths, PluginSet, Queue, QueuedPod, Rejection};
 use crate::random::Random;
+use crate::timing::{Clock, SAMPLED, SUCCESS, Timer, status_of};
 use crate::writes::Write;
+
+/// What is said where there are no nodes.
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The scheduler's core.
 #[derive(Debug)]
@@ -38,6 +43,12 @@ pub struct Scheduler {
     memory: Memory,
     /// Pods that were given a node and are being bound.
     binding: HashMap<Text, Binding>,
+    /// Measures plugins.
+    clock: Option<Clock>,
+    /// Every plugin is measured in every attempt.
+    is_profiled: bool,
+    /// How many attempts there were.
+    attempts: u64,
 }
 
 #[derive(Debug)]
@@ -58,6 +69,9 @@ impl Scheduler {
             start: 0,
             memory: Memory::default(),
             binding: HashMap::new(),
+            clock: None,
+            is_profiled: false,
+            attempts: 0,
         }
     }
 
@@ -66,6 +80,23 @@ impl Scheduler {
     pub fn with_devices(mut self, devices: Devices) -> Self {
         self.cluster.objects.devices = Some(devices);
         self
+    }
+
+    /// The same with a clock that plugins are measured by; see [`timing`](crate::timing).
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Measures every plugin in every attempt, or no longer.
+    pub fn set_profiled(&mut self, is_profiled: bool) {
+        self.is_profiled = is_profiled;
+    }
+
+    /// A pod as plugins see it.
+    pub fn view(&mut self, pod: &Pod) -> PodInfo {
+        PodInfo::new(pod, &mut self.shapes, &self.cluster.matcher)
     }
 
     /// What it knows of the cluster.
@@ -81,6 +112,16 @@ impl Scheduler {
     /// How many pods wait where.
     pub fn lengths(&self) -> Lengths {
         self.queue.lengths()
+    }
+
+    /// How often pods were moved in the queue since this was last asked: into which queue, why, and how many.
+    pub fn take_moves(&mut self) -> impl Iterator<Item = (&'static str, Cause, u64)> + use<> {
+        self.queue.take_moves()
+    }
+
+    /// How many pods each plugin keeps waiting: the scheduler name, the plugin, and the number.
+    pub fn rejected_by(&self) -> impl Iterator<Item = (&Text, &'static str, usize)> {
+        self.queue.rejected_by().filter_map(|(name, place, count)| Some((name, plugins::ALL.get(place)?.name, count)))
     }
 
     /// How many pods are being bound.
@@ -103,10 +144,14 @@ impl Scheduler {
                 continue;
             }
             let mut attempt = Attempt::new(&queued);
-            attempt.outcome = match self.place(&queued, &mut attempt) {
+            let is_sampled = self.is_profiled || self.attempts.checked_rem(SAMPLED) == Some(0);
+            self.attempts = self.attempts.wrapping_add(1);
+            let mut timer = Timer::new(self.clock.clone(), is_sampled);
+            attempt.outcome = match self.place(&queued, &mut attempt, &mut timer) {
                 Ok(placement) => Outcome::Scheduled(placement),
-                Err(failure) => self.put_back(queued, failure, &mut attempt, now),
+                Err(failure) => self.put_back(queued, failure, &mut attempt, &mut timer, now),
             };
+            attempt.timings = timer.into_timings();
             return Some(attempt);
         }
     }
@@ -130,14 +175,14 @@ impl Scheduler {
         self.queue.reject(binding.queued, Rejection { by: 0, pending: 0 }, now);
     }
 
-    fn place(&mut self, queued: &QueuedPod, attempt: &mut Attempt) -> Result<Placement, Failure> {
+    fn place(&mut self, queued: &QueuedPod, attempt: &mut Attempt, timer: &mut Timer) -> Result<Placement, Failure> {
         let pod = &queued.pod;
         if self.cluster.cache.order().is_empty() {
             return Err(Failure::NoNodes);
         }
         let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
         let search = Search { profile, cluster: &self.cluster, start: self.start };
-        let found = search.run_remembering(pod, &mut self.memory).map_err(Failure::Error)?;
+        let found = search.run_timed(pod, &mut self.memory, timer).map_err(Failure::Error)?;
         attempt.evaluated_nodes = found.evaluated;
         attempt.feasible_nodes = found.feasible.len();
         attempt.evaluations = cycle::of_filters(&found);
@@ -147,7 +192,7 @@ impl Scheduler {
             [] => return Err(Failure::NoFit(Box::new(found.diagnosis), next_start)),
             [only] => vec![*only],
             several => {
-                let scores = cycle::score_remembering(profile, pod, &self.cluster, several, &mut self.memory);
+                let scores = cycle::score_timed(profile, pod, &self.cluster, several, &mut self.memory, timer);
                 let scores = scores.map_err(Failure::Error)?;
                 attempt.evaluations.extend(cycle::of_scores(&scores));
                 scores.best()
@@ -157,7 +202,9 @@ impl Scheduler {
         let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
         let mut writes = Vec::new();
         for enabled in profile.at(Point::Reserve) {
+            let begun = timer.begin();
             let more = enabled.plugin.reserve(pod, node, &self.cluster);
+            timer.end(begun, Point::Reserve, enabled.plugin.name(), status_of(&more));
             writes.extend(more.map_err(|status| Failure::Error(status.by(enabled.plugin.name())))?);
         }
         for enabled in profile.at(Point::Permit) {
@@ -174,11 +221,18 @@ impl Scheduler {
     }
 
     /// Puts a pod back into the queue, after an attempt to make room for it.
-    fn put_back(&mut self, mut queued: QueuedPod, failure: Failure, attempt: &mut Attempt, now: Duration) -> Outcome {
+    fn put_back(
+        &mut self,
+        mut queued: QueuedPod,
+        failure: Failure,
+        attempt: &mut Attempt,
+        timer: &mut Timer,
+        now: Duration,
+    ) -> Outcome {
         match failure {
             Failure::NoNodes => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
-                let message = "no nodes available to schedule pods".to_owned();
+                let message = NO_NODES.to_owned();
                 Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
             }
             Failure::Error(status) => {
@@ -189,7 +243,7 @@ impl Scheduler {
                 self.start = next_start;
                 attempt.complaints =
                     complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
-                let Room { nomination, keeps_nomination, writes } = self.make_room(&queued.pod, &mut diagnosis);
+                let Room { nomination, keeps_nomination, writes } = self.make_room(&queued.pod, &mut diagnosis, timer);
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);
                     for displaced in &nomination.displaced {
@@ -214,14 +268,17 @@ impl Scheduler {
     }
 
     /// What plugins can do for a pod that fits nowhere.
-    fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis) -> Room {
+    pub(crate) fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis, timer: &mut Timer) -> Room {
         let profile = profile_of(&self.profiles, pod).filter(|_| diagnosis.pre_filter.is_none());
         let Some(profile) = profile else { return Room::default() };
         let mut room = Room::default();
         let mut said = Vec::new();
         for enabled in profile.at(Point::PostFilter) {
             let mut failed = PostFilter { pod, cluster: &self.cluster, profile, diagnosis, random: &mut self.random };
-            let Some(answer) = enabled.plugin.post_filter(&mut failed) else { continue };
+            let begun = timer.begin();
+            let answer = enabled.plugin.post_filter(&mut failed);
+            timer.end(begun, Point::PostFilter, enabled.plugin.name(), SUCCESS);
+            let Some(answer) = answer else { continue };
             room.writes.extend(answer.writes);
             if let Some(nomination) = answer.nomination {
                 diagnosis.post_filter = Some(answer.message);
@@ -293,9 +350,9 @@ fn profile_of<'p>(profiles: &'p [Profile], pod: &PodInfo) -> Option<&'p Profile>
 
 /// What plugins can do for a pod that fits nowhere.
 #[derive(Debug, Default)]
-struct Room {
+pub(crate) struct Room {
     /// Where room is made.
-    nomination: Option<Nomination>,
+    pub(crate) nomination: Option<Nomination>,
     /// Room that is being made already is still needed.
     keeps_nomination: bool,
     /// What has to be written.

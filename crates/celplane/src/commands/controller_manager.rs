@@ -43,11 +43,12 @@ impl Arguments {
         let settings = Settings { root_ca: root_ca.transpose()?.unwrap_or_default(), ..Settings::default() };
         self.role.block_on(async |role| {
             let own = role.connect(controller_manager::NAME).await?;
+            let place = role.place(10257, &own)?;
             let (shared, by_account) = (own.clone(), self.use_service_account_credentials);
             let clients = Arc::new(move |user: &str| client_for(&shared, user, by_account));
             let role_at_work =
                 controller_manager::start(own, clients, self.controllers.clone(), settings, features, self.leader_elect);
-            roles::run_alone(role_at_work, role.address(10257)?).await
+            roles::run_alone(role_at_work, place).await
         })
     }
 }

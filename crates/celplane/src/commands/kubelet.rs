@@ -40,7 +40,7 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            roles::run_alone(kubelet::start(names, reads, client_for, features), role.address(10248)?).await
+            roles::run_alone(kubelet::start(names, reads, client_for, features), role.open_place(10248)).await
         })
     }
 }

@@ -3,12 +3,14 @@
 //! They are started after the server and ended before it, in the opposite order. No lease is contended for: nobody else
 //! can be there.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
 use api::features::Features;
 use apiserver::Server;
 use controllers::settings::Settings;
+use scheduling::config::Configuration;
 
 use crate::roles::connections::in_process;
 use crate::roles::{Role, controller_manager, kubelet, scheduler};
@@ -28,6 +30,9 @@ pub(crate) struct Beside {
     /// Features of the scheduler alone
     #[arg(long, value_name = "GATES", default_value = "")]
     scheduler_feature_gates: String,
+    /// A file with a KubeSchedulerConfiguration for the scheduler
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
     /// Features of the controllers alone
     #[arg(long, value_name = "GATES", default_value = "")]
     controller_manager_feature_gates: String,
@@ -42,6 +47,7 @@ pub(super) struct Checked {
     scheduler: Features,
     controller_manager: Features,
     kubelet: Features,
+    scheduler_config: Configuration,
     nodes: usize,
     controllers: Vec<String>,
 }
@@ -50,11 +56,13 @@ impl Beside {
     /// Understands the flags. `shared` are the gates of all components.
     pub(super) fn check(self, shared: Features) -> Result<Checked> {
         controllers::manager::check_selection(&self.controllers)?;
+        let scheduler_config = self.scheduler_config.as_deref().map(scheduler::read_configuration);
         Ok(Checked {
             apiserver: shared.with_flag(&self.apiserver_feature_gates)?,
             scheduler: shared.with_flag(&self.scheduler_feature_gates)?,
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
+            scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
             nodes: self.nodes,
             controllers: self.controllers,
         })
@@ -74,7 +82,9 @@ impl Checked {
         let own = clients(controllers::manager::IDENTITY);
         let mut roles =
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
-        roles.push(scheduler::start(connect(::scheduler::IDENTITY, scheduler::NAME), self.scheduler, false));
+        let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
+        let profiler = Default::default();
+        roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
         if self.nodes > 0 {
             let reads = connect(kubelet::FLEET, kubelet::NAME);
             let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));

@@ -6,7 +6,7 @@ use client::controller::Runtime;
 use controllers::manager;
 use controllers::settings::Settings;
 
-use super::{Role, lead};
+use super::{Role, lead, lease};
 
 /// What its metrics and its lease are called.
 pub(crate) const NAME: &str = "kube-controller-manager";
@@ -22,7 +22,7 @@ pub(crate) fn start(
 ) -> Role {
     Role::start(NAME, features, move |setting| async move {
         manager::check_selection(&controllers)?;
-        let lease = contends.then_some(NAME);
+        let lease = contends.then(|| lease(NAME));
         lead(own, lease, setting, |setting| async move {
             let runtime = Runtime::new(&setting.registry, setting.health, setting.shutdown);
             manager::run(manager::Options { clients, controllers, features: setting.features, settings, runtime })

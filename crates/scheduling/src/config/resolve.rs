@@ -72,7 +72,7 @@ fn registered(name: &str) -> Result<&'static Registration, ConfigError> {
 }
 
 /// The default plugins without those that are disabled, with what is enabled in their places or behind them.
-fn merged(set: &PluginSet) -> Vec<Weighted> {
+pub(super) fn merged(set: &PluginSet) -> Vec<Weighted> {
     let is_disabled = |name: &str| set.disabled.iter().any(|it| it.name == name || it.name == "*");
     let given = |name: &str| set.enabled.iter().find(|it| it.name == name);
     let mut all: Vec<Weighted> = Vec::new();

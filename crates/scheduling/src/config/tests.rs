@@ -101,3 +101,32 @@ fn what_is_written_can_be_read() {
     assert_eq!(Configuration::read(&configuration.write().unwrap()).unwrap(), configuration);
     assert_eq!(configuration.backoff().max, Duration::from_secs(30));
 }
+
+#[test]
+fn what_is_written_out_means_the_same() {
+    let given = [
+        "",
+        r#", "profiles": [{"schedulerName": "mine", "plugins": {
+            "multiPoint": {"disabled": [{"name": "TaintToleration"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]},
+            "score": {"enabled": [{"name": "NodeAffinity", "weight": 7}]}}}, {}]"#,
+    ];
+    for given in given {
+        let read_once = read(given).unwrap();
+        let written = read_once.with_defaults().write().unwrap();
+        let read_again = Configuration::read(&written).unwrap();
+        let (before, after) =
+            (read_once.make_profiles(&matcher()).unwrap(), read_again.make_profiles(&matcher()).unwrap());
+        assert_eq!(before.len(), after.len());
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before.scheduler_name, after.scheduler_name);
+            for point in
+                [Point::PreEnqueue, Point::Filter, Point::PostFilter, Point::Score, Point::Reserve, Point::Bind]
+            {
+                let all = |profile: &Profile| -> Vec<(&'static str, i64)> {
+                    profile.at(point).map(|it| (it.plugin.name(), it.weight)).collect()
+                };
+                assert_eq!(all(before), all(after), "{point:?}");
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, NodeId, PodInfo};
 use crate::framework::{Dependencies, MAX_NODE_SCORE, Point, PreScore, Status};
 use crate::memory::{Memory, Remembered};
 use crate::profile::Profile;
+use crate::timing::{SKIP, SUCCESS, Timer, status_of};
 
 /// The scores of the nodes that fit.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ pub struct PluginScores {
 /// # Errors
 /// Something went wrong; the attempt ends.
 pub fn score(profile: &Profile, pod: &PodInfo, cluster: &Cluster, nodes: &[NodeId]) -> Result<Scores, Status> {
-    score_with(profile, pod, cluster, nodes, None)
+    score_with(profile, pod, cluster, nodes, None, &mut Timer::off())
 }
 
 /// As [`score`], with raw scores that are remembered from other pods of the same shape.
@@ -48,7 +49,25 @@ pub fn score_remembering(
     nodes: &[NodeId],
     memory: &mut Memory,
 ) -> Result<Scores, Status> {
-    score_with(profile, pod, cluster, nodes, Some(memory.of(pod)))
+    score_timed(profile, pod, cluster, nodes, memory, &mut Timer::off())
+}
+
+/// As [`score_remembering`], measured.
+///
+/// # Errors
+/// Something went wrong; the attempt ends.
+pub fn score_timed(
+    profile: &Profile,
+    pod: &PodInfo,
+    cluster: &Cluster,
+    nodes: &[NodeId],
+    memory: &mut Memory,
+    timer: &mut Timer,
+) -> Result<Scores, Status> {
+    let begun = timer.begin();
+    let scores = score_with(profile, pod, cluster, nodes, Some(memory.of(pod)), timer);
+    timer.end(begun, Point::Score, "", status_of(&scores));
+    scores
 }
 
 fn score_with(
@@ -57,11 +76,20 @@ fn score_with(
     cluster: &Cluster,
     nodes: &[NodeId],
     mut memory: Option<&mut Remembered>,
+    timer: &mut Timer,
 ) -> Result<Scores, Status> {
     let mut scores = Scores { total: nodes.iter().map(|node| (*node, 0)).collect(), ..Scores::default() };
     for enabled in profile.at(Point::Score) {
         let name = enabled.plugin.name();
-        let scorer = match enabled.plugin.pre_score(pod, cluster, nodes) {
+        let begun = timer.begin_plugin();
+        let said = enabled.plugin.pre_score(pod, cluster, nodes);
+        let status = match &said {
+            PreScore::Skip => SKIP,
+            PreScore::Fail(status) => status.code.name(),
+            PreScore::Ask(_) => SUCCESS,
+        };
+        timer.end(begun, Point::PreScore, name, status);
+        let scorer = match said {
             PreScore::Skip => {
                 scores.skipped.push(name);
                 continue;
@@ -69,6 +97,7 @@ fn score_with(
             PreScore::Fail(status) => return Err(failed("PreScore", name, &status)),
             PreScore::Ask(scorer) => scorer,
         };
+        let begun = timer.begin_plugin();
         let depends_on = scorer.depends_on();
         let cannot = depends_on.include(Dependencies::UNKNOWN) || depends_on.include(Dependencies::PODS);
         let mut column =
@@ -96,6 +125,7 @@ fn score_with(
             }
             *total = total.saturating_add(score.saturating_mul(enabled.weight));
         }
+        timer.end(begun, Point::Score, name, SUCCESS);
         scores.by_plugin.push(PluginScores { plugin: name, weight: enabled.weight, raw, normalized });
     }
     Ok(scores)

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::Filters;
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::diagnosis::Diagnosis;
-use crate::framework::{Code, Status};
+use crate::framework::{Code, Point, Status};
 use crate::memory::{Memory, Remembered};
 use crate::profile::Profile;
+use crate::timing::{Timer, status_of};
 
 /// Below this many nodes all are looked at.
 const NODES_MIN: usize = 100;
@@ -59,7 +60,7 @@ impl Search<'_> {
     /// # Errors
     /// Something went wrong; the attempt ends.
     pub fn run(&self, pod: &PodInfo) -> Result<Found, Status> {
-        self.run_with(pod, None)
+        self.run_with(pod, None, &mut Timer::off())
     }
 
     /// As [`run`](Self::run), with answers that are remembered from other pods of the same shape.
@@ -67,14 +68,22 @@ impl Search<'_> {
     /// # Errors
     /// Something went wrong; the attempt ends.
     pub fn run_remembering(&self, pod: &PodInfo, memory: &mut Memory) -> Result<Found, Status> {
-        self.run_with(pod, Some(memory.of(pod)))
+        self.run_timed(pod, memory, &mut Timer::off())
     }
 
-    fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>) -> Result<Found, Status> {
+    /// As [`run_remembering`](Self::run_remembering), measured.
+    ///
+    /// # Errors
+    /// Something went wrong; the attempt ends.
+    pub fn run_timed(&self, pod: &PodInfo, memory: &mut Memory, timer: &mut Timer) -> Result<Found, Status> {
+        self.run_with(pod, Some(memory.of(pod)), timer)
+    }
+
+    fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>, timer: &mut Timer) -> Result<Found, Status> {
         let cache = &self.cluster.cache;
         let mut found = Found::default();
         found.diagnosis.nodes = cache.order().len();
-        let filters = match Filters::new(self.profile, pod, self.cluster) {
+        let filters = match Filters::timed(self.profile, pod, self.cluster, timer) {
             Ok(filters) => filters,
             Err(refused) if !refused.status.code.is_rejection() => {
                 return Err(pre_filter_failed(refused.status));
@@ -88,6 +97,31 @@ impl Search<'_> {
             }
         };
         found.asked = filters.asked.iter().map(|asked| asked.name).collect();
+        let begun = timer.begin();
+        let searched = self.search(pod, &filters, memory, &mut found);
+        let status = match &searched {
+            Ok(()) if found.feasible.is_empty() => Code::Unschedulable.name(),
+            searched => status_of(searched),
+        };
+        timer.end(begun, Point::Filter, "", status);
+        for asked in &filters.asked {
+            let is_against = found.diagnosis.plugins.contains(&asked.name);
+            if let Some(timing) = asked.timing(is_against) {
+                timer.add(timing);
+            }
+        }
+        searched?;
+        Ok(found)
+    }
+
+    fn search(
+        &self,
+        pod: &PodInfo,
+        filters: &Filters<'_>,
+        memory: Option<&mut Remembered>,
+        found: &mut Found,
+    ) -> Result<(), Status> {
+        let cache = &self.cluster.cache;
         // Room was made for the pod: that node is most likely the only one.
         let nominated = self.cluster.nominated.node_of(&pod.uid).or(Some(&pod.nominated_node));
         if let Some(node) = nominated.and_then(|name| cache.node_named(name))
@@ -95,7 +129,7 @@ impl Search<'_> {
         {
             found.feasible.push(node.id);
             found.evaluated = 1;
-            return Ok(found);
+            return Ok(());
         }
         match &filters.nodes {
             Some(names) => {
@@ -104,7 +138,7 @@ impl Search<'_> {
                 found.diagnosis.others = Some(Arc::new(Status::unresolvable(text)));
                 found.diagnosis.plugins.extend(&filters.narrowed_by);
                 let nodes = names.iter().filter_map(|name| cache.node_named(name));
-                self.look_at(pod, &filters, nodes, names.len(), memory, &mut found)?;
+                self.look_at(pod, filters, nodes, names.len(), memory, found)
             }
             None => {
                 let order = cache.order();
@@ -112,10 +146,9 @@ impl Search<'_> {
                 let (before, after) = order.split_at_checked(start).unwrap_or((&[], order));
                 let nodes = after.iter().chain(before).filter_map(|id| cache.node(*id));
                 let enough = nodes_to_find(order.len(), self.profile.percentage_of_nodes_to_score);
-                self.look_at(pod, &filters, nodes, enough, memory, &mut found)?;
+                self.look_at(pod, filters, nodes, enough, memory, found)
             }
         }
-        Ok(found)
     }
 
     fn look_at<'n>(

@@ -14,7 +14,7 @@ use crate::framework::{
     default_normalize,
 };
 
-pub(super) const NAME: &str = "NodeAffinity";
+pub(crate) const NAME: &str = "NodeAffinity";
 
 /// Where it has a say.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];

@@ -8,7 +8,7 @@ use super::args::{self, ArgsError};
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, Resource, Status};
 
-pub(super) const NAME: &str = "NodePorts";
+pub(crate) const NAME: &str = "NodePorts";
 
 /// Where it has a say.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];

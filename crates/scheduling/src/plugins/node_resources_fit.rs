@@ -15,7 +15,7 @@ use crate::framework::{
     Status,
 };
 
-pub(super) const NAME: &str = "NodeResourcesFit";
+pub(crate) const NAME: &str = "NodeResourcesFit";
 
 /// Where it has a say.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];

@@ -11,6 +11,7 @@ use matching::{Features, Matcher};
 use super::*;
 use crate::Random;
 use crate::cluster::Shapes;
+use crate::framework::{Action, Resource};
 
 /// Where the model has a pod.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,6 +108,7 @@ impl Model {
         let wins = |pod: &PodInfo| pod.labels().get("shape").is_some_and(|it| *it == shape);
         let opens = self.random.below(2) == 0;
         self.queue.happened(
+            Event::new(Resource::Node, Action::ADD),
             listeners,
             |pod, asked| if wins(pod) { asked } else { 0 },
             |_| if opens { None } else { gate() },
@@ -126,6 +128,8 @@ impl Model {
         let count = |wanted: fn(&State) -> bool| self.pods.values().filter(|(state, _)| wanted(state)).count();
         let lengths = self.queue.lengths();
         assert_eq!(lengths.gated, count(|state| *state == State::Gated));
+        let gating: usize = self.queue.rejected_by().filter(|(_, place, _)| *place == 5).map(|(.., count)| count).sum();
+        assert_eq!(gating, lengths.gated);
         let ready = count(|state| *state == State::Ready);
         let waiting = count(|state| matches!(state, State::Waiting(_)));
         // A flush may have moved some that wait, never one that is ready back.
@@ -185,6 +189,6 @@ fn what_is_under_way_is_tried_at_once() {
     queue.add(infos.remove(0), 0, None, now);
     let popped = queue.pop(now).unwrap();
     queue.reject(popped, Rejection { by: 1, pending: 1 }, now);
-    assert_eq!(queue.happened(1, |_, asked| asked, |_| None, now), 1);
+    assert_eq!(queue.happened(Event::new(Resource::Node, Action::ADD), 1, |_, asked| asked, |_| None, now), 1);
     assert_eq!((queue.lengths().active, queue.lengths().backoff), (1, 0));
 }

@@ -156,7 +156,13 @@ impl Scheduler {
             return;
         }
         let mut queue = std::mem::replace(&mut self.queue, crate::queue::Queue::new(Default::default()));
-        queue.happened(listeners, |pod, rejected| self.helps(pod, rejected, event, change), |pod| self.gate(pod), now);
+        queue.happened(
+            event,
+            listeners,
+            |pod, rejected| self.helps(pod, rejected, event, change),
+            |pod| self.gate(pod),
+            now,
+        );
         self.queue = queue;
     }
 

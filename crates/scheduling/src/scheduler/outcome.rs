@@ -9,6 +9,7 @@ use crate::complaints::Complaint;
 use crate::cycle::Evaluation;
 use crate::preemption::Nomination;
 use crate::queue::QueuedPod;
+use crate::timing::Timing;
 use crate::writes::Write;
 
 /// An attempt to place a pod.
@@ -24,12 +25,16 @@ pub struct Attempt {
     pub attempts: u32,
     /// When it was first tried.
     pub first_attempt: Option<Duration>,
+    /// It was tried again only because it had waited too long.
+    pub was_flushed: bool,
     /// How many nodes were looked at.
     pub evaluated_nodes: usize,
     /// How many of them fit.
     pub feasible_nodes: usize,
     /// How often plugins were asked, and what they said.
     pub evaluations: Vec<Evaluation>,
+    /// How long plugins took, where the caller gave a clock.
+    pub timings: Vec<Timing>,
     /// What was wrong with expressions and values, where it was not told before.
     pub complaints: Vec<Complaint>,
     /// What came of it.
@@ -80,9 +85,11 @@ impl Attempt {
             scheduler_name: queued.pod.spec().scheduler_name.clone(),
             attempts: queued.attempts,
             first_attempt: queued.first_attempt,
+            was_flushed: queued.was_flushed,
             evaluated_nodes: 0,
             feasible_nodes: 0,
             evaluations: Vec::new(),
+            timings: Vec::new(),
             complaints: Vec::new(),
             outcome: Outcome::Error(String::new()),
         }

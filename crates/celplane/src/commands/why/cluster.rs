@@ -1,15 +1,19 @@
-//! The pod in question, and the nodes, volumes and claims around it, from files or from a server.
+//! The pod in question, and the cluster around it, from files or from a server.
+
+use std::collections::HashMap;
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PodSpec};
+use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 use api::json::{self, Value};
 use api::storage::v1::StorageClass;
+use scheduling::cluster::Object;
 
 use crate::gated_uses::pod_spec_path;
 use crate::live;
 use crate::manifests::{self, Manifest, Manifests};
+use crate::scheduling_objects::object_of;
 
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
@@ -20,6 +24,16 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// What the pod asks for.
     pub(super) spec: PodSpec,
+    /// The pod as one that waits.
+    pub(super) pod: Pod,
+    /// The node that it has already.
+    pub(super) runs_on: Option<String>,
+    /// The other pods.
+    pub(super) pods: Vec<Pod>,
+    /// Everything else that has a say.
+    pub(super) objects: Vec<Object>,
+    /// The values of priority classes.
+    priorities: HashMap<String, i32>,
     /// The nodes, in the order of the files.
     pub(super) nodes: Vec<Node>,
     /// The volumes.
@@ -63,7 +77,7 @@ impl Cluster {
             }
         }
         if let Some(kubeconfig) = asked.kubeconfig {
-            for manifest in readable(live::read(kubeconfig, live::PLACEMENT)?)? {
+            for manifest in readable(live::read(kubeconfig, live::SCHEDULING)?)? {
                 let is_it = asked.pod.is_none()
                     && manifest.kind() == "Pod"
                     && is_named(&manifest)
@@ -91,12 +105,55 @@ impl Cluster {
                 cluster.add(&manifest)?;
             }
         }
+        cluster.pod = cluster.waiting_pod(&manifest)?;
+        let own_uid = cluster.pod.metadata.uid.clone();
+        cluster.pods.retain(|pod| pod.metadata.uid != own_uid);
         Ok(cluster)
+    }
+
+    /// The pod that a manifest is or makes, as one that waits.
+    fn waiting_pod(&mut self, manifest: &Manifest) -> anyhow::Result<Pod> {
+        let mut pod = match manifest.kind() {
+            "Pod" => view::<Pod>(&manifest.value).with_context(|| manifest.title())?,
+            kind => {
+                // The template stands around the specification.
+                let template = pod_spec_path(kind).and_then(|path| path.split_last()).map(|(_, template)| template);
+                let labels = template.and_then(|path| manifest.value.at(path)?.at(&["metadata", "labels"]));
+                let mut pod = Pod { spec: self.spec.clone(), ..Pod::default() };
+                pod.metadata.name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().into();
+                pod.metadata.labels = labels.map(view).transpose()?.unwrap_or_default();
+                pod
+            }
+        };
+        pod.metadata.namespace = self.namespace.as_str().into();
+        prepare(&mut pod, &self.priorities);
+        self.runs_on = Some(std::mem::take(&mut pod.spec.node_name).into()).filter(|node: &String| !node.is_empty());
+        Ok(pod)
     }
 
     fn add(&mut self, manifest: &Manifest) -> anyhow::Result<()> {
         let context = || manifest.title();
+        let mut value = manifest.value.clone();
+        let is_namespaced = !matches!(manifest.kind(), "Node" | "PersistentVolume" | "StorageClass" | "Namespace" | "DeviceClass"
+            | "ResourceSlice" | "CSINode" | "CSIDriver" | "VolumeAttachment" | "PriorityClass");
+        if is_namespaced
+            && value.str_at(&["metadata", "namespace"]).is_none()
+            && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("namespace", "default");
+        }
+        self.objects.extend(object_of(manifest.kind(), &value).with_context(context)?);
         match manifest.kind() {
+            "Pod" => {
+                let mut pod: Pod = view(&value).with_context(context)?;
+                prepare(&mut pod, &self.priorities);
+                self.pods.push(pod);
+            }
+            "PriorityClass" => {
+                let name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                let class: i64 = manifest.value.get("value").and_then(Value::as_i64).unwrap_or(0);
+                self.priorities.insert(name, i32::try_from(class).unwrap_or(i32::MAX));
+            }
             "Node" => self.nodes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolume" => self.volumes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolumeClaim" => self.claims.push(view(&manifest.value).with_context(context)?),
@@ -117,6 +174,17 @@ impl Cluster {
             };
             (source.claim_name.as_str(), self.claims.iter().find(is_it))
         })
+    }
+}
+
+/// Gives a pod of a file what the server would give it: a uid, and the priority of its class.
+fn prepare(pod: &mut Pod, priorities: &HashMap<String, i32>) {
+    if pod.metadata.uid.is_empty() {
+        pod.metadata.uid = format!("{}/{}", pod.metadata.namespace, pod.metadata.name).into();
+    }
+    let class = pod.spec.priority_class_name.as_str();
+    if pod.spec.priority.is_none() {
+        pod.spec.priority = priorities.get(class).copied();
     }
 }
 

@@ -1,9 +1,14 @@
-//! The verdicts about each node, with their reasons.
+//! What the scheduler says about each node, and what is inside taints, terms and volumes.
+
+use std::collections::HashMap;
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Taint};
+use api::json::Text;
 use matching::explain::{Explainer, Reason, TaintReason, TermReason};
 use matching::volumes::{Seeker, VolumeMatcher, class_of_claim};
 use matching::{CompileCache, Features, Node, PodMatcher, taints, topology, volumes};
+
+use scheduling::explain::{Explanation, NodeExplanation};
 
 use super::cluster::Cluster;
 
@@ -32,6 +37,8 @@ pub(super) struct NodeReport {
     pub(super) preferred_error: Option<String>,
     /// The pod's claims.
     pub(super) volumes: Vec<VolumeReport>,
+    /// What the scheduler's plugins say; nothing where the pod is refused whatever the node.
+    pub(super) plugins: Option<NodeExplanation>,
 }
 
 /// What is decided about a claim of the pod, for a node.
@@ -50,12 +57,9 @@ pub(super) struct VolumeReport {
 }
 
 impl NodeReport {
-    /// Nothing keeps the pod away, as far as it is judged here.
+    /// Nothing keeps the pod away.
     pub(super) fn fits(&self) -> bool {
-        self.untolerated.is_none()
-            && !self.is_cordoned
-            && self.affinity_holds
-            && self.volumes.iter().all(|volume| volume.holds)
+        self.plugins.as_ref().is_some_and(NodeExplanation::fits)
     }
 
     /// How many taints with the effect `PreferNoSchedule` are not tolerated.
@@ -66,7 +70,14 @@ impl NodeReport {
 }
 
 /// Judges all nodes.
-pub(super) fn judge(cluster: &Cluster, cache: &CompileCache, features: Features) -> Vec<NodeReport> {
+pub(super) fn judge(
+    cluster: &Cluster,
+    cache: &CompileCache,
+    features: Features,
+    known: &mut Explanation,
+) -> Vec<NodeReport> {
+    let mut by_plugins: HashMap<Text, NodeExplanation> =
+        known.nodes.drain(..).map(|node| (node.node.clone(), node)).collect();
     let matcher = PodMatcher::new(&cluster.spec, cache, &features);
     let explainer = Explainer { spec: &cluster.spec, cache, features };
     let sets = taints::Sets::new();
@@ -96,6 +107,7 @@ pub(super) fn judge(cluster: &Cluster, cache: &CompileCache, features: Features)
                 preferred_error: (!matcher.preferred().errors().is_empty())
                     .then(|| matcher.preferred().errors().message()),
                 volumes: claims(cluster, &explainer, &volumes, &node),
+                plugins: by_plugins.remove(&node.name),
             }
         })
         .collect()

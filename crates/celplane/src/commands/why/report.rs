@@ -4,25 +4,33 @@ use std::io::{self, Write};
 
 use api::core::v1::Taint;
 use matching::explain::{Evaluation, Reason, TermReason, toleration_text};
+use scheduling::Complaint;
+use scheduling::explain::NodeScore;
+use scheduling::framework::Status;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::judge::NodeReport;
+use super::scheduler::Said;
 use crate::style::Style;
 
-const HEADER: [&str; 6] = ["NODE", "FITS", "TAINTS", "NODE AFFINITY", "VOLUMES", "PREFERRED"];
+const HEADER: [&str; 7] = ["NODE", "FITS", "SCORE", "TAINTS", "NODE AFFINITY", "VOLUMES", "OTHER"];
+
+/// Plugins whose reasons have columns of their own.
+const OWN_COLUMNS: [&str; 4] = ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "VolumeBinding"];
 
 /// For people.
 pub(super) fn text(
     cluster: &Cluster,
     nodes: &[NodeReport],
+    said: &Said,
     is_shown: impl Fn(&str) -> bool,
     style: Style,
 ) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let fitting = nodes.iter().filter(|node| node.fits()).count();
     writeln!(out, "{}: {fitting} of {} nodes fit", style.bold(&cluster.title), nodes.len())?;
-    let rows: Vec<[String; 6]> = nodes.iter().map(|node| row(cluster, node)).collect();
+    let rows: Vec<[String; 7]> = nodes.iter().map(|node| row(cluster, node)).collect();
     let mut widths = HEADER.map(|title| title.chars().count());
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -35,19 +43,50 @@ pub(super) fn text(
         let text = line(row, &widths);
         writeln!(out, "{}", if node.fits() { style.good(text) } else { style.bad(text) })?;
     }
-    writeln!(out, "{}", style.dim("judged: taints and tolerations, node selector and affinity, volume affinity"))?;
+    conclusion(cluster, said, style, &mut out)?;
     for node in nodes.iter().filter(|node| is_shown(&node.name)) {
         details(cluster, node, style, &mut out)?;
     }
     out.flush()
 }
 
-fn line(cells: &[String; 6], widths: &[usize; 6]) -> String {
+/// What holds for all nodes together.
+fn conclusion(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(node) = &cluster.runs_on {
+        writeln!(out, "{}", style.dim(format!("it runs on node {node}; judged as if it had none")))?;
+    }
+    if said.has_boundless_nodes {
+        writeln!(out, "{}", style.dim("nodes without status.allocatable are taken to have room"))?;
+    }
+    for status in said.known.gate.iter().chain(&said.known.refused) {
+        writeln!(out, "{}: {}", status.plugin, style.bad(status.message()))?;
+    }
+    if let Some(message) = &said.known.message {
+        writeln!(out, "{}", style.bad(message))?;
+    }
+    if let Some(nomination) = &said.known.nomination {
+        let victims: Vec<String> = nomination.victims.iter().map(|victim| victim.key().to_string()).collect();
+        writeln!(out, "preemption would delete on node {}: {}", nomination.node, victims.join(", "))?;
+    }
+    for complaint in &said.known.complaints {
+        writeln!(out, "{}", style.warning(complaint.message()))?;
+    }
+    if said.known.message.is_some() {
+        let heading = if said.remedies.is_empty() { "no single change would help" } else { "each alone would help:" };
+        writeln!(out, "{}", style.bold(heading))?;
+    }
+    for remedy in &said.remedies {
+        writeln!(out, "  {}", style.good(remedy.to_string()))?;
+    }
+    Ok(())
+}
+
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     let cells = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
-fn row(cluster: &Cluster, node: &NodeReport) -> [String; 6] {
+fn row(cluster: &Cluster, node: &NodeReport) -> [String; 7] {
     let untolerated = node.untolerated.and_then(|index| node.taints.get(index));
     let soft = node.soft_count();
     let taints = match untolerated {
@@ -71,13 +110,15 @@ fn row(cluster: &Cluster, node: &NodeReport) -> [String; 6] {
         Some(volume) => format!("{}: {}", volume.claim, volume.detail),
         None => "reachable".to_owned(),
     };
-    let score = match &node.preferred_error {
-        Some(_) => "error".to_owned(),
-        None if node.preferred.is_empty() => "-".to_owned(),
-        None => format!("+{}", node.score),
-    };
+    let score = node.plugins.as_ref().and_then(|it| it.total).map_or_else(|| "-".to_owned(), |it| it.to_string());
     let fits = if node.fits() { "yes" } else { "no" };
-    [node.name.clone(), fits.to_owned(), taints, affinity, volumes, score]
+    let rejections = node.plugins.iter().flat_map(|it| it.rejections());
+    let other: Vec<String> = rejections
+        .filter(|(plugin, _)| !OWN_COLUMNS.contains(plugin))
+        .map(|(_, status)| status.message())
+        .collect();
+    let other = if other.is_empty() { "none".to_owned() } else { other.join(", ") };
+    [node.name.clone(), fits.to_owned(), score, taints, affinity, volumes, other]
 }
 
 fn taint_text(taint: &Taint) -> String {
@@ -86,6 +127,15 @@ fn taint_text(taint: &Taint) -> String {
 
 fn details(cluster: &Cluster, node: &NodeReport, style: Style, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", style.bold(format!("node {}", node.name)))?;
+    for (plugin, verdict) in node.plugins.iter().flat_map(|it| &it.verdicts) {
+        if let Err(status) = verdict {
+            writeln!(out, "  {plugin}: {}", style.bad(status.message()))?;
+        }
+    }
+    for score in node.plugins.iter().flat_map(|it| &it.scores) {
+        let NodeScore { plugin, weight, raw, normalized } = score;
+        writeln!(out, "  {plugin} scores {normalized} × {weight}{}", style.dim(format!("  (raw {raw})")))?;
+    }
     for (taint, reason) in &node.taints {
         let verdict = match (reason.tolerated_by, reason.rejects) {
             (Some(index), _) => style.good(format!("tolerated by toleration {index}")),
@@ -161,12 +211,22 @@ fn one(label: &str, reason: &Reason, indent: &str, style: Style, out: &mut dyn W
 }
 
 /// One JSON object with every detail.
-pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport]) -> io::Result<()> {
+pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport], said: &Said) -> io::Result<()> {
     let tolerations: Vec<String> = cluster.spec.tolerations.iter().map(toleration_text).collect();
     let nodes: Vec<Value> = nodes.iter().map(|it| node_json(cluster, it)).collect();
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let judged = ["taints", "nodeAffinity", "volumes"];
-    let document = json!({"pod": cluster.title, "judged": judged, "tolerations": tolerations, "nodes": nodes});
+    let status_json = |status: &Status| json!({"plugin": status.plugin, "reasons": status.reasons});
+    let nomination = said.known.nomination.as_ref().map(|it| {
+        let victims: Vec<String> = it.victims.iter().map(|victim| victim.key().to_string()).collect();
+        json!({"node": it.node.as_str(), "victims": victims})
+    });
+    let document = json!({
+        "pod": cluster.title, "tolerations": tolerations, "nodes": nodes, "runsOn": cluster.runs_on,
+        "gate": said.known.gate.as_ref().map(status_json), "refused": said.known.refused.as_ref().map(status_json),
+        "message": said.known.message, "preemption": nomination,
+        "failures": said.known.complaints.iter().map(Complaint::message).collect::<Vec<_>>(),
+        "remedies": said.remedies.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
     serde_json::to_writer_pretty(&mut out, &document)?;
     writeln!(out)?;
     out.flush()
@@ -195,9 +255,26 @@ fn node_json(cluster: &Cluster, node: &NodeReport) -> Value {
         })
         .collect();
     let has_affinity = node.required.is_some() || !cluster.spec.node_selector.is_empty();
+    let verdicts = node.plugins.iter().flat_map(|it| &it.verdicts);
+    let plugins: Vec<Value> = verdicts
+        .map(|(plugin, verdict)| {
+            let status = verdict.as_ref().err();
+            json!({
+                "plugin": plugin, "passes": verdict.is_ok(), "code": status.map(|it| it.code.name()),
+                "reasons": status.map(|it| &it.reasons),
+            })
+        })
+        .collect();
+    let scores = node.plugins.iter().flat_map(|it| &it.scores);
+    let scores: Vec<Value> = scores
+        .map(|it| json!({"plugin": it.plugin, "weight": it.weight, "raw": it.raw, "normalized": it.normalized}))
+        .collect();
     json!({
         "name": node.name,
         "fits": node.fits(),
+        "plugins": plugins,
+        "scores": scores,
+        "score": node.plugins.as_ref().and_then(|it| it.total),
         "unschedulable": node.is_cordoned,
         "firstUntoleratedTaint": node.untolerated,
         "taints": taints,

@@ -1,0 +1,320 @@
+//! A workload on API server, durable store and scheduler in one process, from create to bound with its event.
+//!
+//! Nodes are objects only. Pods are created by clients in the same process, which go the whole way of a request but for the
+//! socket; their processor time counts as well.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use api::features::Features;
+use api::json::Value;
+use apiserver::identity::User;
+use apiserver::server::listen::Connection;
+use apiserver::{Options, Server};
+use client::election::Leadership;
+use client::informer::Change;
+use client::objects::{Deletion, Selection};
+use client::{Client, Health, Informer, Resource, Shutdown, Stop};
+use http::Method;
+use store::{Embedded, Store};
+use telemetry::metrics::Registry;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::Size;
+use super::workload::Workload;
+use crate::load::latencies::Latencies;
+use crate::load::target::processor_seconds;
+
+const NODES: Resource = Resource::new("", "v1", "nodes", "Node");
+const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
+const NAMESPACES: Resource = Resource::new("", "v1", "namespaces", "Namespace");
+const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+
+/// Pods that are not bound by then never will be.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// How often throughput is noted.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How a workload is played.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// This many clients create pods at a time.
+    pub creators: usize,
+    /// Objects are kept in memory only.
+    pub ephemeral: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { creators: 64, ephemeral: false }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// From the first create to the last binding and event.
+    pub took: Duration,
+    /// Processor time of the whole process meanwhile, in seconds.
+    pub processor_seconds: f64,
+    /// From the request to create a pod until a watcher sees it bound.
+    pub latencies: Latencies,
+    /// How many pods were bound in each half second.
+    pub over_time: Vec<usize>,
+    /// How much memory the process had at the end.
+    pub resident_bytes: Option<u64>,
+}
+
+/// When pods were created and seen bound.
+#[derive(Debug, Default)]
+struct Seen {
+    created: HashMap<String, Instant>,
+    bound: usize,
+    latencies: Latencies,
+    over_time: Vec<usize>,
+    begun: Option<Instant>,
+}
+
+struct Cluster {
+    server: Arc<Server>,
+    admin: Client,
+    seen: Arc<Mutex<Seen>>,
+    stop: Stop,
+    scheduler: tokio::task::JoinHandle<Result<(), scheduler::StartError>>,
+    creators: usize,
+    _watch: Informer<Value>,
+    _directory: Option<TempDir>,
+}
+
+/// Plays a workload.
+///
+/// # Errors
+/// Something could not be made, or pods were not bound.
+pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<Report> {
+    let cluster = Cluster::start(workload, settings).await?;
+    let sets = workload.sets(size);
+    let nodes = (0..size.nodes).map(|number| workload.node(number, sets)).collect::<Result<Vec<_>>>()?;
+    cluster.create(NODES, "", nodes.clone()).await?;
+    cluster.untaint(nodes).await?;
+    let mut placed_before = Vec::new();
+    for (before, prefix, count) in workload.pods_before(size) {
+        let pods = (0..count).map(|number| before.pod(&prefix, number, sets)).collect::<Result<Vec<_>>>()?;
+        cluster.create(PODS, "bench", pods).await?;
+        if before.waiting {
+            cluster.rejected(count).await?;
+        } else {
+            placed_before.extend((0..count).map(|number| format!("{prefix}{number}")));
+            cluster.bound(placed_before.len()).await?;
+        }
+    }
+    let (events, bound) = (cluster.events().await?, placed_before.len());
+    let pods = (0..size.pods).map(|number| workload.measured_pod(number, sets)).collect::<Result<Vec<_>>>()?;
+    cluster.seen().begun = Some(Instant::now());
+    let (begun, before) = (Instant::now(), processor_seconds("self").context("processor time")?);
+    let created = cluster.create(PODS, "bench", pods);
+    tokio::try_join!(created, cluster.churn(workload, size, bound, placed_before))?;
+    cluster.bound(bound.saturating_add(size.pods)).await?;
+    cluster.has_events(events.saturating_add(size.pods)).await?;
+    let took = begun.elapsed();
+    let processor_seconds = processor_seconds("self").context("processor time")? - before;
+    let seen = std::mem::take(&mut *cluster.seen());
+    let report = Report {
+        took,
+        processor_seconds,
+        latencies: seen.latencies,
+        over_time: seen.over_time,
+        resident_bytes: crate::memory::resident_bytes(),
+    };
+    cluster.end().await?;
+    Ok(report)
+}
+
+impl Cluster {
+    async fn start(workload: &Workload, settings: Settings) -> Result<Self> {
+        let mut directory = None;
+        let store: Arc<dyn Store> = if settings.ephemeral {
+            Arc::new(Embedded::in_memory(store::Options::default())?)
+        } else {
+            let made = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
+            let store = Embedded::open(&made.path().join("store.redb"), store::Options::default())?;
+            directory = Some(made);
+            Arc::new(store)
+        };
+        let features = if workload.gates_off { Features::default() } else { Features::all_proposals() };
+        let server = Server::start(store, Options { features, ..Options::default() }).await?;
+        let connect =
+            |user: User, component: &str| Client::in_process(Connection::new(server.clone(), Some(user)), component);
+        let admin = connect(User::authenticated("admin", &["system:masters"]), "bench");
+        let (stop, shutdown) = Shutdown::channel();
+        let scheduler = tokio::spawn(scheduler::run(scheduler::Options {
+            client: connect(User::authenticated(scheduler::IDENTITY, &[]), "kube-scheduler"),
+            features,
+            registry: Arc::new(Registry::new()),
+            health: Health::new(),
+            shutdown,
+            leadership: Leadership::uncontested(),
+            seed: 1,
+            configuration: Default::default(),
+            profiler: Default::default(),
+        }));
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let watch = watch(&admin, &seen);
+        let creators = settings.creators;
+        let cluster = Self { server, admin, seen, stop, scheduler, creators, _watch: watch, _directory: directory };
+        cluster.create(NAMESPACES, "", vec![api::json!({"metadata": {"name": "bench"}})]).await?;
+        cluster.create(ACCOUNTS, "bench", vec![api::json!({"metadata": {"name": "default"}})]).await?;
+        Ok(cluster)
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates objects, many at a time.
+    async fn create(&self, resource: Resource, namespace: &'static str, objects: Vec<Value>) -> Result<()> {
+        let waiting = Arc::new(Mutex::new(objects.into_iter()));
+        let mut creators = JoinSet::new();
+        for _ in 0..self.creators {
+            let (api, waiting, seen) = (self.admin.documents(resource.clone()), waiting.clone(), self.seen.clone());
+            creators.spawn(async move {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some(object) = next else { return Ok::<_, client::Error>(()) };
+                    let name = object.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                    seen.lock().unwrap_or_else(PoisonError::into_inner).created.insert(name, Instant::now());
+                    api.create(namespace, &object).await?;
+                }
+            });
+        }
+        while let Some(ended) = creators.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// The server taints new nodes as not ready, and nobody is there who would take that away.
+    async fn untaint(&self, nodes: Vec<Value>) -> Result<()> {
+        let mut updates = JoinSet::new();
+        for node in nodes {
+            let api = self.admin.documents(NODES);
+            updates.spawn(async move {
+                let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                api.update("", &name, &node).await
+            });
+            while updates.len() >= self.creators
+                && let Some(ended) = updates.join_next().await
+            {
+                ended??;
+            }
+        }
+        while let Some(ended) = updates.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// What happens while pods are measured.
+    async fn churn(&self, workload: &Workload, size: Size, bound: usize, mut placed: Vec<String>) -> Result<()> {
+        let Some(churn) = &workload.churn else { return Ok(()) };
+        let (nodes, pods) = (self.admin.documents(NODES), self.admin.documents(PODS));
+        let (mut next, mut turn) = (churn.every_pods, 0_usize);
+        while next <= size.pods {
+            self.bound(bound.saturating_add(next)).await?;
+            for _ in 0..size.scaled(churn.nodes) {
+                let number = turn.checked_rem(size.nodes).unwrap_or(0);
+                let node = workload.changed_node(number, turn, workload.sets(size))?;
+                nodes.update("", &format!("n{number}"), &node).await?;
+                turn = turn.saturating_add(1);
+            }
+            for name in placed.drain(..churn.delete_pods.min(placed.len())) {
+                let how = Deletion { grace_period_seconds: Some(0), ..Deletion::default() };
+                pods.delete("bench", &name, &how).await?;
+            }
+            next = next.saturating_add(churn.every_pods.max(1));
+        }
+        Ok(())
+    }
+
+    /// Waits until this many pods are bound.
+    async fn bound(&self, count: usize) -> Result<()> {
+        let begun = Instant::now();
+        while self.seen().bound < count {
+            let bound = self.seen().bound;
+            ensure!(begun.elapsed() < TIMEOUT, "{bound} of {count} pods were bound in time");
+            ensure!(!self.scheduler.is_finished(), "the scheduler ended");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until this many pods were found to fit nowhere.
+    async fn rejected(&self, count: usize) -> Result<()> {
+        let begun = Instant::now();
+        while self.events().await? < count {
+            ensure!(begun.elapsed() < TIMEOUT, "pods that fit nowhere were not told so in time");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until there are this many events.
+    async fn has_events(&self, count: usize) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let events = self.events().await?;
+            if events >= count {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < TIMEOUT, "{events} of {count} events were written in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// How many events there are.
+    async fn events(&self) -> Result<usize> {
+        let path = "/api/v1/namespaces/bench/events?limit=1";
+        let body = self.admin.send(Method::GET, path, "", String::new()).await?;
+        let list = api::json::parse(&body)?;
+        let items = list.get("items").and_then(Value::as_array).map_or(0, <[Value]>::len);
+        let more = list.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64).unwrap_or(0);
+        Ok(items.saturating_add(usize::try_from(more).unwrap_or(0)))
+    }
+
+    async fn end(self) -> Result<()> {
+        self.stop.stop();
+        self.scheduler.await??;
+        self.server.stop().await?;
+        Ok(())
+    }
+}
+
+/// Notes when pods are bound.
+fn watch(admin: &Client, seen: &Arc<Mutex<Seen>>) -> Informer<Value> {
+    let selection = Selection { fields: "spec.nodeName!=".to_owned(), ..Selection::default() };
+    // Nothing of the pods is needed but their names.
+    let watch = Informer::decoding(admin, PODS, selection, |_| Ok(Value::Null));
+    let seen = seen.clone();
+    watch.on_change(move |key, change| {
+        if !matches!(change, Change::Added(_)) {
+            return;
+        }
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.bound = seen.bound.saturating_add(1);
+        let (created, begun) = (seen.created.remove(key.name.as_str()), seen.begun);
+        if let (Some(created), Some(begun)) = (created, begun) {
+            seen.latencies.add(created.elapsed());
+            let slot = begun.elapsed().as_millis().checked_div(INTERVAL.as_millis()).unwrap_or(0);
+            let slot = usize::try_from(slot).unwrap_or(0);
+            if seen.over_time.len() <= slot {
+                seen.over_time.resize(slot.saturating_add(1), 0);
+            }
+            if let Some(count) = seen.over_time.get_mut(slot) {
+                *count = count.saturating_add(1);
+            }
+        }
+    });
+    watch
+}

@@ -1,0 +1,92 @@
+//! What the scheduler itself says: every plugin about every node, what it would do, and which change would help.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use api::features::Features;
+use api::json::Text;
+use api::quantity::Quantity;
+use matching::Matcher;
+use scheduling::Scheduler;
+use scheduling::cluster::{Devices, Object};
+use scheduling::config::Configuration;
+use scheduling::explain::Explanation;
+use scheduling::explain::remedies::{self, Remedy};
+
+use super::cluster::Cluster;
+
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// What the scheduler says.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) known: Explanation,
+    /// Changes of which each alone would let the pod run.
+    pub(super) remedies: Vec<Remedy>,
+    /// Some nodes do not say what they have room for.
+    pub(super) has_boundless_nodes: bool,
+}
+
+/// Asks a scheduler that knows the cluster.
+pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Features) -> Result<Said> {
+    let started = Instant::now();
+    let clock = Arc::new(move || started.elapsed());
+    let capacity = NonZeroUsize::new(4096).context("a capacity is not zero")?;
+    let matcher = Arc::new(Matcher::new(capacity, clock.clone(), features.into())?);
+    let devices =
+        Devices::new(dra::Inventory::new(matcher.clone(), features.into()), Arc::new(dra::Expressions::new(capacity, clock)?));
+    let profiles = configuration.make_profiles(&matcher)?;
+    let mut scheduler = Scheduler::new(profiles, configuration.backoff(), matcher, 1).with_devices(devices);
+    let now = Duration::ZERO;
+    let nodes: Vec<Node> = cluster.nodes.iter().map(|node| with_room(node, &cluster.pod)).collect();
+    for object in &cluster.objects {
+        scheduler.set_object(&bound(object), now);
+    }
+    for node in &nodes {
+        scheduler.set_node(node, now);
+    }
+    // Pods that wait take no room yet, unless it is being made for them.
+    for pod in cluster.pods.iter().filter(|pod| takes_room(pod)) {
+        scheduler.set_pod(pod, now);
+    }
+    let pod = &cluster.pod;
+    let known = scheduler.explain(pod).map_err(|status| anyhow!("{}", status.message()))?;
+    let fits_nowhere = known.gate.is_none() && known.fitting() == 0;
+    let remedies = if fits_nowhere { remedies::find(&mut scheduler, pod, &nodes, &known) } else { Vec::new() };
+    let has_boundless_nodes = cluster.nodes.iter().any(|node| node.status.allocatable.is_empty());
+    Ok(Said { known, remedies, has_boundless_nodes })
+}
+
+fn takes_room(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty() || !pod.status.nominated_node_name.is_empty()
+}
+
+/// A node of a file that does not say what it has room for has room.
+fn with_room(node: &Node, pod: &Pod) -> Node {
+    let mut node = node.clone();
+    if node.status.allocatable.is_empty() {
+        let requested = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+        let requested = requested.flat_map(|container| container.resources.requests.keys());
+        let usual = ["pods", "cpu", "memory", "ephemeral-storage"].map(Text::from);
+        for resource in requested.cloned().chain(usual) {
+            if let Ok(plenty) = Quantity::parse("1P") {
+                node.status.allocatable.insert(resource, plenty);
+            }
+        }
+    }
+    node
+}
+
+/// A claim that names its volume has it, as the volume binder of a cluster would see to.
+fn bound(object: &Object) -> Object {
+    let Object::Claim(claim) = object else { return object.clone() };
+    if claim.spec.volume_name.is_empty() || claim.metadata.annotations.contains_key(BIND_COMPLETED) {
+        return object.clone();
+    }
+    let mut bound = PersistentVolumeClaim::clone(claim);
+    bound.metadata.annotations.insert(BIND_COMPLETED.into(), "yes".into());
+    Object::Claim(Arc::new(bound))
+}

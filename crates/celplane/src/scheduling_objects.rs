@@ -1,0 +1,37 @@
+//! From manifests to the objects that the scheduler's core knows.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use api::json::{Value, from_value};
+use scheduling::cluster::Object;
+
+/// An object that has a say in placement beside nodes and pods; none for other kinds.
+pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
+    macro_rules! kinds {
+        ($($name:literal => $kind:ident,)*) => {
+            match kind {
+                $($name => Some(Object::$kind(Arc::new(from_value(value)?))),)*
+                _ => None,
+            }
+        };
+    }
+    Ok(kinds! {
+        "Namespace" => Namespace,
+        "PersistentVolume" => Volume,
+        "PersistentVolumeClaim" => Claim,
+        "StorageClass" => StorageClass,
+        "CSINode" => CsiNode,
+        "CSIDriver" => CsiDriver,
+        "CSIStorageCapacity" => CsiStorageCapacity,
+        "VolumeAttachment" => VolumeAttachment,
+        "Service" => Service,
+        "ReplicationController" => ReplicationController,
+        "ReplicaSet" => ReplicaSet,
+        "StatefulSet" => StatefulSet,
+        "PodDisruptionBudget" => DisruptionBudget,
+        "DeviceClass" => DeviceClass,
+        "ResourceClaim" => ResourceClaim,
+        "ResourceSlice" => ResourceSlice,
+    })
+}
