@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower_service::Service;
 
 use crate::document::Kept;
 use crate::error::{Error, Status};
+use crate::kubeconfig::Kubeconfig;
 use crate::objects::Objects;
 use crate::resources::Resource;
-use crate::transport::{AnyError, Body, InProcess, Transport};
+use crate::transport::{AnyError, Body, InProcess, Network, Transport};
 
 /// A server that asks to come back later than this is answered with the error: the caller's queue knows better.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -69,10 +69,8 @@ impl Client {
     /// # Errors
     /// What is wrong with the file, or with the certificates in it.
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>, component: &str) -> Result<Self, AnyError> {
-        let file = Kubeconfig::read_from(path)?;
-        let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
-        let config = kube::Config::from_custom_kubeconfig(file, &options).await?;
-        Ok(Self::new(Arc::new(kube::Client::try_from(config)?), component))
+        let kubeconfig = Kubeconfig::read(path, context)?;
+        Ok(Self::new(Arc::new(Network::new(kubeconfig).await?), component))
     }
 
     /// The same connection, on which the server is asked to act as another user, as far as this one may.

@@ -1,7 +1,8 @@
-//! How Celplane's own components speak to the API server: [kube-rs](https://kube.rs) with Celplane's types.
+//! How Celplane's own components speak to the API server.
 //!
 //! - [`Client`]: over the network from a kubeconfig, or straight into the server's service when both share a process.
 //!   Either way each component has an identity and passes authentication, authorization and admission.
+//! - [`kubeconfig`]: where the server is, and who asks.
 //! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
 //! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
 //! - [`discovery`]: which resources there are, custom ones too.
@@ -23,6 +24,7 @@ mod error;
 pub mod events;
 mod health;
 pub mod informer;
+pub mod kubeconfig;
 mod lines;
 pub mod objects;
 pub mod queue;

@@ -1,5 +1,9 @@
 //! How a request reaches the server: over the network, or by a call within the process.
 
+mod exec;
+mod insecure;
+mod network;
+
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -7,6 +11,8 @@ use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use tower_service::Service;
+
+pub(crate) use self::network::Network;
 
 pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -37,18 +43,6 @@ where
         Box::pin(async move {
             std::future::poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
             let response = service.call(request).await.map_err(Into::into)?;
-            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
-        })
-    }
-}
-
-impl Transport for kube::Client {
-    fn send(&self, request: Request<Full<Bytes>>) -> Answer {
-        let client = self.clone();
-        Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect().await?.to_bytes();
-            let response = client.send(Request::from_parts(head, kube::client::Body::from(body))).await?;
             Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
         })
     }

@@ -1,0 +1,350 @@
+//! Kubeconfig files: which server, trusted by what, and who asks.
+//!
+//! Follows `clientcmd` of client-go. What cannot be honored (proxies, the auth providers of old) is refused by name: a
+//! connection never comes about with less than the file asks for.
+
+use std::path::{Path, PathBuf};
+
+use api::json::Value;
+
+/// Why a kubeconfig cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KubeconfigError {
+    /// A file cannot be read.
+    #[error("cannot read `{path}`")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The text is not a kubeconfig.
+    #[error("{0}")]
+    Syntax(String),
+    /// Something that is named does not exist.
+    #[error("{kind} `{name}` does not exist")]
+    Missing {
+        /// What it would be.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A field that has no usable value.
+    #[error("`{field}`: {why}")]
+    Field {
+        /// Where it stands.
+        field: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// What is asked for cannot be done.
+    #[error("`{0}` is not supported")]
+    Unsupported(&'static str),
+}
+
+/// What a context of a kubeconfig says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kubeconfig {
+    /// `https://HOST:PORT`, perhaps with a path.
+    pub server: String,
+    /// The certificates that vouch for the server, as PEM; none means those of the system.
+    pub authority: Option<Vec<u8>>,
+    /// Whether any certificate will do.
+    pub insecure: bool,
+    /// The name that the server's certificate must have, where that is not its address.
+    pub server_name: Option<String>,
+    /// The namespace of the context.
+    pub namespace: Option<String>,
+    /// Who asks.
+    pub user: User,
+}
+
+/// Who asks.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// Certificates and key, as PEM.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// A bearer token.
+    pub token: Option<String>,
+    /// A file with a bearer token, which may change.
+    pub token_file: Option<PathBuf>,
+    /// Name and password.
+    pub password: Option<(String, String)>,
+    /// A program that gives credentials.
+    pub exec: Option<Exec>,
+    /// Whom to act for: headers of impersonation.
+    pub impersonate: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for User {
+    // Secrets stay out of logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("User").finish_non_exhaustive()
+    }
+}
+
+/// A program that gives credentials.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// The program.
+    pub command: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables that are added to its environment.
+    pub env: Vec<(String, String)>,
+    /// The version that it speaks.
+    pub api_version: String,
+    /// What users are told if it is not there.
+    pub install_hint: String,
+}
+
+impl Kubeconfig {
+    /// Reads a file, and what one of its contexts refers to: the current one unless another is given.
+    ///
+    /// # Errors
+    /// The file cannot be read, or does not say all that is needed.
+    pub fn read(path: &Path, context: Option<&str>) -> Result<Self, KubeconfigError> {
+        let text = read(path)?;
+        let text = String::from_utf8(text).map_err(|_| KubeconfigError::Syntax("the file is not UTF-8".to_owned()))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("")), context)
+    }
+
+    /// Reads a text. Paths in it are relative to `directory`.
+    ///
+    /// # Errors
+    /// As [`Kubeconfig::read`].
+    pub fn parse(text: &str, directory: &Path, context: Option<&str>) -> Result<Self, KubeconfigError> {
+        let (documents, error) = api::yaml::parse_documents(text);
+        if let Some(error) = error {
+            return Err(KubeconfigError::Syntax(error.to_string()));
+        }
+        let file = documents.into_iter().next().map(|it| it.value).unwrap_or_default();
+        if file.as_object().is_none() {
+            return Err(KubeconfigError::Syntax("the file is not a kubeconfig".to_owned()));
+        }
+        let name = match context {
+            Some(name) => Some(name),
+            None => text_of(&file, "current-context")?,
+        };
+        let Some(name) = name else {
+            return Err(KubeconfigError::Syntax("there is no current context".to_owned()));
+        };
+        let context = named(&file, "contexts", "context", name)?;
+        let cluster = named(&file, "clusters", "cluster", text_of(context, "cluster")?.unwrap_or_default())?;
+        let user = match text_of(context, "user")? {
+            Some(name) => user(named(&file, "users", "user", name)?, directory)?,
+            None => User::default(),
+        };
+        let Some(server) = text_of(cluster, "server")? else {
+            return Err(KubeconfigError::Field { field: "server", why: "there is none".to_owned() });
+        };
+        if text_of(cluster, "proxy-url")?.is_some() {
+            return Err(KubeconfigError::Unsupported("proxy-url"));
+        }
+        Ok(Self {
+            server: server.trim_end_matches('/').to_owned(),
+            authority: content(cluster, "certificate-authority", "certificate-authority-data", directory)?,
+            insecure: flag(cluster, "insecure-skip-tls-verify")?,
+            server_name: text_of(cluster, "tls-server-name")?.map(ToOwned::to_owned),
+            namespace: text_of(context, "namespace")?.map(ToOwned::to_owned),
+            user,
+        })
+    }
+}
+
+fn user(user: &Value, directory: &Path) -> Result<User, KubeconfigError> {
+    if user.get("auth-provider").is_some_and(|it| !it.is_null()) {
+        return Err(KubeconfigError::Unsupported("auth-provider"));
+    }
+    let certificate = content(user, "client-certificate", "client-certificate-data", directory)?;
+    let key = content(user, "client-key", "client-key-data", directory)?;
+    let certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            let why = "a certificate needs its key, and a key its certificate".to_owned();
+            return Err(KubeconfigError::Field { field: "client-certificate", why });
+        }
+    };
+    let mut impersonate = Vec::new();
+    for (field, header) in [("as", "impersonate-user"), ("as-uid", "impersonate-uid")] {
+        impersonate.extend(text_of(user, field)?.map(|value| (header.to_owned(), value.to_owned())));
+    }
+    let groups = texts(user.get("as-groups"), "as-groups")?;
+    impersonate.extend(groups.into_iter().map(|group| ("impersonate-group".to_owned(), group)));
+    let extra = user.get("as-user-extra").and_then(Value::as_object);
+    for (key, values) in extra.into_iter().flat_map(|it| it.iter()) {
+        let name = format!("impersonate-extra-{}", key.to_lowercase());
+        impersonate.extend(texts(Some(values), "as-user-extra")?.into_iter().map(|value| (name.clone(), value)));
+    }
+    let password = text_of(user, "password")?.unwrap_or_default();
+    let password = text_of(user, "username")?.map(|name| (name.to_owned(), password.to_owned()));
+    Ok(User {
+        certificate,
+        token: text_of(user, "token")?.map(ToOwned::to_owned),
+        token_file: text_of(user, "tokenFile")?.map(|it| directory.join(it)),
+        password,
+        exec: user.get("exec").filter(|it| !it.is_null()).map(|it| exec(it, directory)).transpose()?,
+        impersonate,
+    })
+}
+
+fn exec(exec: &Value, directory: &Path) -> Result<Exec, KubeconfigError> {
+    let Some(command) = text_of(exec, "command")? else {
+        return Err(KubeconfigError::Field { field: "exec.command", why: "there is none".to_owned() });
+    };
+    let api_version = text_of(exec, "apiVersion")?.unwrap_or_default();
+    if !matches!(api_version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
+        let why = format!("`{api_version}` is not a version that is known");
+        return Err(KubeconfigError::Field { field: "exec.apiVersion", why });
+    }
+    let env = exec.get("env").and_then(Value::as_array).unwrap_or_default().iter();
+    let variable = |it: &Value| -> Result<(String, String), KubeconfigError> {
+        let name = text_of(it, "name")?.ok_or_else(|| not_text("exec.env"))?;
+        Ok((name.to_owned(), text_of(it, "value")?.unwrap_or_default().to_owned()))
+    };
+    // Kubernetes: a command with a slash is relative to the file, any other is looked up in the path.
+    let command = if command.contains('/') { directory.join(command) } else { PathBuf::from(command) };
+    Ok(Exec {
+        command,
+        args: texts(exec.get("args"), "exec.args")?,
+        env: env.map(variable).collect::<Result<_, _>>()?,
+        api_version: api_version.to_owned(),
+        install_hint: text_of(exec, "installHint")?.unwrap_or_default().to_owned(),
+    })
+}
+
+/// The entry of a list of `{name: …, FIELD: …}`.
+fn named<'a>(file: &'a Value, list: &str, field: &'static str, name: &str) -> Result<&'a Value, KubeconfigError> {
+    let entries = file.get(list).and_then(Value::as_array).unwrap_or_default();
+    let entry = entries.iter().find(|it| it.str_at(&["name"]) == Some(name)).and_then(|it| it.get(field));
+    entry.ok_or_else(|| KubeconfigError::Missing { kind: field, name: name.to_owned() })
+}
+
+/// What stands in the file itself, or in the file that it names.
+fn content(
+    of: &Value,
+    file: &'static str,
+    data: &'static str,
+    directory: &Path,
+) -> Result<Option<Vec<u8>>, KubeconfigError> {
+    if let Some(text) = text_of(of, data)? {
+        let decoded = api::base64::decode(text);
+        let decoded = decoded.map_err(|error| KubeconfigError::Field { field: data, why: error.to_string() });
+        return decoded.map(Some);
+    }
+    text_of(of, file)?.map(|path| read(&directory.join(path))).transpose()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, KubeconfigError> {
+    std::fs::read(path).map_err(|source| KubeconfigError::Read { path: path.to_owned(), source })
+}
+
+/// A text that is not empty. What is not a text is refused: who asks must not depend on what was skipped.
+fn text_of<'a>(value: &'a Value, field: &'static str) -> Result<Option<&'a str>, KubeconfigError> {
+    match value.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|it| !it.is_empty())),
+        Some(_) => Err(not_text(field)),
+    }
+}
+
+fn texts(list: Option<&Value>, field: &'static str) -> Result<Vec<String>, KubeconfigError> {
+    match list {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(items)) => {
+            items.iter().map(|it| it.as_str().map(ToOwned::to_owned).ok_or_else(|| not_text(field))).collect()
+        }
+        Some(_) => Err(not_text(field)),
+    }
+}
+
+fn flag(value: &Value, field: &'static str) -> Result<bool, KubeconfigError> {
+    match value.get(field) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(is_set)) => Ok(*is_set),
+        Some(_) => Err(KubeconfigError::Field { field, why: "neither true nor false".to_owned() }),
+    }
+}
+
+fn not_text(field: &'static str) -> KubeconfigError {
+    KubeconfigError::Field { field, why: "not a text".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "
+apiVersion: v1
+kind: Config
+current-context: a
+contexts:
+- {name: a, context: {cluster: one, user: ann, namespace: team}}
+- {name: b, context: {cluster: two, user: bob}}
+- {name: c, context: {cluster: one, user: nobody}}
+clusters:
+- {name: one, cluster: {server: 'https://127.0.0.1:6443/', certificate-authority-data: Q0E=}}
+- {name: two, cluster: {server: 'https://b', insecure-skip-tls-verify: true, tls-server-name: c}}
+users:
+- {name: ann, user: {token: secret, as: jürgen, as-groups: [a, b]}}
+- {name: bob, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, args: [a], env: [{name: NAME, value: v}]}}}
+";
+
+    fn parse(context: Option<&str>, change: impl Fn(&str) -> String) -> Result<Kubeconfig, String> {
+        Kubeconfig::parse(&change(FILE), Path::new("/etc/k"), context).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn contexts_name_server_and_user() {
+        let it = parse(None, ToOwned::to_owned).unwrap();
+        assert_eq!((it.server.as_str(), it.authority.as_deref()), ("https://127.0.0.1:6443", Some(b"CA".as_slice())));
+        assert_eq!((it.user.token.as_deref(), it.namespace.as_deref()), (Some("secret"), Some("team")));
+        assert_eq!(it.user.impersonate.len(), 3);
+        assert!(!format!("{it:?}").contains("secret"));
+        let it = parse(Some("b"), ToOwned::to_owned).unwrap();
+        assert!(it.insecure && it.server_name.as_deref() == Some("c"));
+        let exec = it.user.exec.unwrap();
+        assert_eq!(exec.command, Path::new("/etc/k/./login"));
+        assert_eq!((exec.args, exec.env), (vec!["a".to_owned()], vec![("NAME".to_owned(), "v".to_owned())]));
+    }
+
+    #[test]
+    fn what_cannot_be_honored_is_refused() {
+        let check = |context, from: &str, to: &str, why: &str| {
+            assert_eq!(parse(context, |text| text.replace(from, to)).unwrap_err(), why);
+        };
+        check(Some("c"), "", "", "user `nobody` does not exist");
+        check(Some("z"), "", "", "context `z` does not exist");
+        check(None, "current-context: a", "", "there is no current context");
+        check(None, "token: secret", "auth-provider: {name: gcp}", "`auth-provider` is not supported");
+        check(None, "certificate-authority-data: Q0E=", "proxy-url: http://p", "`proxy-url` is not supported");
+        check(
+            None,
+            "token: secret",
+            "client-certificate-data: Q0E=",
+            "`client-certificate`: a certificate needs its key, and a key its certificate",
+        );
+        check(
+            Some("b"),
+            "client.authentication.k8s.io/v1",
+            "client.authentication.k8s.io/v9",
+            "`exec.apiVersion`: `client.authentication.k8s.io/v9` is not a version that is known",
+        );
+        check(None, "as-groups: [a, b]", "as-groups: [a, y]", "`as-groups`: not a text");
+        check(None, "token: secret", "token: 7", "`token`: not a text");
+        check(
+            None,
+            "certificate-authority-data: Q0E=",
+            "insecure-skip-tls-verify: 'no'",
+            "`insecure-skip-tls-verify`: neither true nor false",
+        );
+        assert!(parse(None, |_| "[".to_owned()).is_err());
+        assert_eq!(parse(None, |_| "text".to_owned()).unwrap_err(), "the file is not a kubeconfig");
+        let missing =
+            parse(None, |text| text.replace("certificate-authority-data: Q0E=", "certificate-authority: nowhere"));
+        assert_eq!(missing.unwrap_err(), "cannot read `/etc/k/nowhere`");
+    }
+}
