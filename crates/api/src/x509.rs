@@ -1,14 +1,25 @@
 //! As much of X.509 as names need: PEM, DER, the subject of a certificate and of a request for one.
 //!
-//! Nothing is verified here. What is not clear is not read: a name that is guessed may be someone else's.
+//! Nothing is verified here. What is not clear is not read: a name that is guessed may be someone else's. [`request`]
+//! reads a whole request, [`issuer`] what the certificate of an authority says.
 
-const BOOLEAN: u8 = 0x01;
-const INTEGER: u8 = 0x02;
-const BIT_STRING: u8 = 0x03;
-const OCTET_STRING: u8 = 0x04;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
+pub mod issuer;
+pub mod request;
+
+/// True or false.
+pub const BOOLEAN: u8 = 0x01;
+/// A number.
+pub const INTEGER: u8 = 0x02;
+/// Bits, after a byte that says how many of the last one do not count.
+pub const BIT_STRING: u8 = 0x03;
+/// Bytes.
+pub const OCTET_STRING: u8 = 0x04;
+/// What something is.
+pub const OBJECT_IDENTIFIER: u8 = 0x06;
+/// A sequence of elements.
+pub const SEQUENCE: u8 = 0x30;
+/// A set of elements.
+pub const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
@@ -102,20 +113,17 @@ pub fn certificate_subject(certificate: &[u8]) -> Option<Names> {
     read_names(before_subject(certificate)?)
 }
 
+/// The first element with its tag and length, and what follows it.
+#[must_use]
+pub fn split_element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (_, _, after) = element(bytes)?;
+    bytes.split_at_checked(bytes.len().checked_sub(after.len())?)
+}
+
 /// Whom a request for a certificate (PKCS #10) names; none if that cannot be read.
 #[must_use]
 pub fn request_subject(request: &[u8]) -> Option<Names> {
-    let (SEQUENCE, request, rest) = element(request)? else { return None };
-    let (SEQUENCE, information, signature) = element(request)? else { return None };
-    let (SEQUENCE, _, signature) = element(signature)? else { return None };
-    let (BIT_STRING, _, after) = element(signature)? else { return None };
-    let (INTEGER, _, subject) = element(information)? else { return None };
-    let (SEQUENCE, _, key) = element(subject)? else { return None };
-    let (SEQUENCE, _, _) = element(key)? else { return None };
-    if !rest.is_empty() || !after.is_empty() {
-        return None;
-    }
-    read_names(subject)
+    request::Outline::read(request).and_then(|outline| read_names(outline.subject))
 }
 
 /// Whether a certificate is one of an authority; none if it cannot be read.
@@ -174,15 +182,9 @@ fn extension<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]
         while !extensions.is_empty() {
             let (SEQUENCE, extension, after) = element(extensions)? else { return None };
             extensions = after;
-            let (OBJECT_IDENTIFIER, kind, mut value) = element(extension)? else { return None };
-            if kind != wanted {
-                continue;
+            if let Some(value) = extension_value(extension, wanted)? {
+                return Some(Some(value));
             }
-            if value.first() == Some(&BOOLEAN) {
-                value = element(value)?.2;
-            }
-            let (OCTET_STRING, value, _) = element(value)? else { return None };
-            return Some(Some(value));
         }
     }
     Some(None)
@@ -205,6 +207,19 @@ fn after_parts(certificate: &[u8], count: usize) -> Option<&[u8]> {
         rest = element(rest)?.2;
     }
     Some(rest)
+}
+
+/// The value of an extension if it is of this kind; the outer nothing if it cannot be read.
+fn extension_value<'a>(extension: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
+    let (OBJECT_IDENTIFIER, kind, mut value) = element(extension)? else { return None };
+    if kind != wanted {
+        return Some(None);
+    }
+    if value.first() == Some(&BOOLEAN) {
+        value = element(value)?.2;
+    }
+    let (OCTET_STRING, value, _) = element(value)? else { return None };
+    Some(Some(value))
 }
 
 fn read_names(bytes: &[u8]) -> Option<Names> {

@@ -8,6 +8,7 @@ mod certificate;
 pub(crate) mod impersonation;
 pub mod jwt;
 pub mod keys;
+pub mod legacy_tokens;
 pub(crate) mod service_accounts;
 mod token_file;
 

@@ -255,6 +255,12 @@ impl Server {
         self.authenticator.set_tokens(tokens);
     }
 
+    /// The keys of service account tokens.
+    #[must_use]
+    pub fn keys(&self) -> Arc<KeyRing> {
+        self.authenticator.service_accounts.keys()
+    }
+
     /// Replaces the keys of service account tokens.
     pub fn set_keys(&self, keys: KeyRing) {
         self.authenticator.service_accounts.set_keys(keys);

@@ -303,7 +303,7 @@ impl ServerArguments {
             client_authorities: files.client_authorities()?,
         });
         let following = tokio::spawn(files.follow(server.clone(), tls, announced.authorities()));
-        let running = beside.map(|beside| beside.start(&server, bundle.authority.certificate()));
+        let running = beside.map(|beside| beside.start(&server, bundle.authority));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is not a failure.
         let _ = writeln!(

@@ -8,6 +8,7 @@ pub(crate) mod connections;
 pub(crate) mod controller_manager;
 pub(crate) mod kubelet;
 pub(crate) mod scheduler;
+pub(crate) mod signing;
 pub(crate) mod status;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -22,6 +22,7 @@ mod kube_rs;
 mod kubectl;
 mod kubectl_commands;
 mod kubectl_identity;
+mod kubectl_workloads;
 mod live;
 mod offline;
 mod one_verdict;

@@ -68,8 +68,12 @@ impl CronJobs {
         }
         let jobs = self.jobs.store().by_index(INDEX, &cron.metadata().uid);
         let active = cron.status.active.iter();
-        let known = active.filter_map(|it| self.jobs.store().get(&it.namespace, &it.name)).collect();
+        let known: Vec<_> = active.filter_map(|it| self.jobs.store().get(&it.namespace, &it.name)).collect();
         let seen = Seen { cron: cron.clone(), jobs, known, now: now() };
+        let lost = cron.status.active.len() > seen.known.len();
+        if lost && !self.executor.lives(CronJob::RESOURCE, cron.metadata()).await? {
+            return Ok(Next::Done);
+        }
         let Plan { actions, mut status, start, again } = rule::plan(&seen);
         self.executor.perform(&key, actions).await?;
         let mut failure = None;

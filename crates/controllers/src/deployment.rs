@@ -135,6 +135,11 @@ impl Deployments {
         let decision = match round.decide() {
             Step::Do(decision) => decision,
             Step::Create(new) => {
+                // One that had sets and has none may be gone itself.
+                let had_sets = metadata.annotations.contains_key(sets::REVISION);
+                if had_sets && seen.sets.is_empty() && !self.executor.lives(Deployment::RESOURCE, metadata).await? {
+                    return Ok(Next::Done);
+                }
                 let owner = Owner { about: controller.about(), generation: metadata.generation };
                 let resource = ReplicaSet::RESOURCE;
                 let created = self.executor.create_all(&key, &owner, &resource, vec![new.object.clone()]).await;

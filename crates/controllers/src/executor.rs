@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use api::core::v1::ObjectReference;
 use api::json::{Text, Value};
+use api::meta::v1::ObjectMeta;
 use client::events::Recorder;
 use client::informer::Key;
 use client::objects::Deletion;
@@ -213,6 +214,23 @@ impl Executor {
         Ok(Some((resource.plural.as_ref().into(), answer)))
     }
 
+    /// Asks the server whether an object is still there, and not about to go. Local copies of several kinds do not come
+    /// at the same time: what a deleted object owned may be seen to go before the object itself.
+    ///
+    /// # Errors
+    /// Any failure but that it is not there.
+    pub async fn lives(&self, resource: Resource, metadata: &ObjectMeta) -> Result<bool, Failure> {
+        let found = self.inner.client.documents(resource).get(&metadata.namespace, &metadata.name).await;
+        match found {
+            Ok(object) => {
+                let is_same = object.str_at(&["metadata", "uid"]) == Some(metadata.uid.as_str());
+                Ok(is_same && object.at(&["metadata", "deletionTimestamp"]).is_none())
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Writes a status, and gives back what the server made of it.
     ///
     /// # Errors
@@ -277,6 +295,10 @@ impl Executor {
                     }
                     Err(error) => {
                         debug!(controller = who.0, object = %key, err = %error, "Creation failed");
+                        if error.code() == 0 || error.code() >= 500 {
+                            // It may exist all the same: another one would be one too many.
+                            self.inner.expectations.may_have_written(key, Instant::now());
+                        }
                         let refusals = &self.inner.refusals;
                         created.is_news |= !refusals::is_refusal(&error)
                             || refusals.refused(&who, owner.generation, &error, Instant::now());

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 /// Who waits for its own writes looks again after this time; most often a change comes earlier.
 pub const UNSETTLED: Duration = Duration::from_secs(1);
+/// What may have been written, although the answer was a failure, is known by then.
+const UNSURE: Duration = Duration::from_secs(2);
 /// What has not come back after this time never will.
 const EXPIRY: Duration = Duration::from_secs(300);
 
@@ -25,6 +27,8 @@ struct Pending {
     versions: HashMap<Text, u64>,
     /// The uids of what was deleted.
     deletions: HashSet<Text>,
+    /// Until then it is not known whether something was written.
+    unsure_until: Option<Instant>,
     since: Instant,
 }
 
@@ -89,6 +93,11 @@ impl Expectations {
         }
     }
 
+    /// Notes that something may have been written for a key, and nobody knows its version.
+    pub fn may_have_written(&self, key: &Key, now: Instant) {
+        self.lock().pending_of(key, now).unsure_until = now.checked_add(UNSURE);
+    }
+
     /// Notes what is about to be deleted for a key.
     pub fn deletes(&self, key: &Key, plural: &str, uid: &str, now: Instant) {
         let mut state = self.lock();
@@ -111,7 +120,8 @@ impl Expectations {
         let Some(waiting) = pending.get_mut(key) else { return true };
         waiting.versions.retain(|plural, version| seen.get(plural).is_some_and(|seen| seen < version));
         let overdue = now.saturating_duration_since(waiting.since) >= EXPIRY;
-        let settled = overdue || (waiting.versions.is_empty() && waiting.deletions.is_empty());
+        let is_sure = waiting.unsure_until.is_none_or(|until| now >= until);
+        let settled = overdue || (is_sure && waiting.versions.is_empty() && waiting.deletions.is_empty());
         if settled && let Some(done) = pending.remove(key) {
             deleting.retain(|uid, _| !done.deletions.contains(uid));
         }
@@ -130,8 +140,12 @@ impl Expectations {
 impl State {
     fn pending_of(&mut self, key: &Key, now: Instant) -> &mut Pending {
         let pending = self.pending.entry(key.clone());
-        let pending =
-            pending.or_insert_with(|| Pending { versions: HashMap::new(), deletions: HashSet::new(), since: now });
+        let pending = pending.or_insert_with(|| Pending {
+            versions: HashMap::new(),
+            deletions: HashSet::new(),
+            unsure_until: None,
+            since: now,
+        });
         pending.since = now;
         pending
     }
@@ -159,6 +173,15 @@ mod tests {
         expectations.saw("pods", "8", "u1", true);
         assert!(expectations.settled(&key, now));
         assert!(expectations.lock().deleting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_been_written_is_waited_for() {
+        let expectations = Expectations::default();
+        let (key, now) = (Key::new("ns", "web"), Instant::now());
+        expectations.may_have_written(&key, now);
+        assert!(!expectations.settled(&key, now));
+        assert!(expectations.settled(&key, now + UNSURE));
     }
 
     #[tokio::test(start_paused = true)]

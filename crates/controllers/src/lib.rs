@@ -18,10 +18,11 @@
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
 //! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
-//! [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
+//! [`certificate_requests`], [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
 //! [`ttl`].
 
 pub mod action;
+pub mod certificate_requests;
 pub mod clusterrole_aggregation;
 mod conditions;
 pub mod cronjob;
@@ -42,6 +43,15 @@ pub mod horizontal_pod_autoscaler;
 pub mod job;
 pub mod manager;
 mod metadata;
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+mod model;
 pub mod namespace;
 pub mod node_lifecycle;
 mod outcome;

@@ -6,9 +6,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(not(test))]
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::features::Features;
+#[cfg(not(test))]
 use api::time::Timestamp;
 use client::controller::Runtime;
 use client::{Client, Informers};
@@ -42,6 +44,9 @@ macro_rules! controllers {
 }
 
 controllers! {
+    "certificatesigningrequest-approving-controller" as "certificate-controller" => crate::certificate_requests::approve::run,
+    "certificatesigningrequest-cleaner-controller" as "certificate-controller" => crate::certificate_requests::clean::run,
+    "certificatesigningrequest-signing-controller" as "certificate-controller" => crate::certificate_requests::sign::run,
     "clusterrole-aggregation-controller" as "clusterrole-aggregation-controller" => crate::clusterrole_aggregation::run,
     "cronjob-controller" as "cronjob-controller" => crate::cronjob::run,
     "daemonset-controller" as "daemon-set-controller" => crate::daemonset::run,
@@ -129,8 +134,9 @@ pub struct UnknownController(String);
 /// The first name that is not known.
 pub fn check_selection(selection: &[String]) -> Result<(), UnknownController> {
     let is_known = |name: &str| name == "*" || CONTROLLERS.iter().any(|entry| entry.is_called(name));
-    match selection.iter().find(|name| !is_known(name.strip_prefix('-').unwrap_or(name))) {
-        Some(name) => Err(UnknownController(name.clone())),
+    let mut names = selection.iter().map(|name| name.strip_prefix('-').unwrap_or(name));
+    match names.find(|name| !is_known(name)) {
+        Some(name) => Err(UnknownController(name.to_owned())),
         None => Ok(()),
     }
 }
@@ -179,7 +185,12 @@ pub async fn run(options: Options) {
     }
 }
 
+/// The time in tests, which may be paused.
+#[cfg(test)]
+pub(crate) use crate::model::now;
+
 /// The time on the wall.
+#[cfg(not(test))]
 #[must_use]
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -207,6 +218,7 @@ mod tests {
         check("*,-deployment-controller", false, true);
         check("deployment", true, false);
         check("-replicaset,*", true, false);
-        assert!(check_selection(&["*".to_owned(), "-unheard".to_owned()]).is_err());
+        let unknown = check_selection(&["*".to_owned(), "-unheard".to_owned()]).unwrap_err();
+        assert_eq!(unknown.to_string(), "\"unheard\" is not in the list of known controllers");
     }
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::time::Timestamp;
+use api::x509::request::Request;
+
 use crate::node_lifecycle;
 
 /// What controllers are told at the start. The defaults are Kubernetes'.
@@ -12,6 +15,10 @@ pub struct Settings {
     pub root_ca: String,
     /// Makes the tokens that are kept in secrets; none are made without.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// Signs the certificates that are asked for; none are signed without.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
+    /// For how long certificates hold at the most (`--cluster-signing-duration`).
+    pub signing_duration: Duration,
     /// How nodes are watched (`--node-monitor-period` and others).
     pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
@@ -29,6 +36,8 @@ impl Default for Settings {
         Self {
             root_ca: String::new(),
             tokens: None,
+            signer: None,
+            signing_duration: Duration::from_secs(365 * 24 * 3600),
             node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),
@@ -36,6 +45,26 @@ impl Default for Settings {
             quota_period: Duration::from_secs(300),
         }
     }
+}
+
+/// Signs certificates with the key of an authority.
+pub trait CertificateSigner: Send + Sync {
+    /// The certificate that a request asks for, as PEM.
+    ///
+    /// # Errors
+    /// Why there is none, as text.
+    fn sign(&self, request: &Request<'_>, order: &Order<'_>) -> Result<String, String>;
+}
+
+/// What is said about the key of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// What it may be used for.
+    pub usages: &'a [&'a str],
+    /// For how long.
+    pub seconds: i64,
+    /// From when.
+    pub now: Timestamp,
 }
 
 /// Makes tokens without an end, for secrets that hold one.

@@ -72,9 +72,9 @@ pub fn status_patch(pod: &Pod, said: Said<'_>, nominated_node: Option<&str>, now
             "type": kind, "status": value, "lastProbeTime": null, "lastTransitionTime": since,
             "reason": reason, "message": message,
         });
-        // Kubernetes: the generation is told once some condition or the status tells one.
-        let tells = pod.status.observed_generation != 0 || known.is_some_and(|it| it.observed_generation != 0);
-        if tells && let Some(condition) = condition.as_object_mut() {
+        if pod.metadata.generation != 0
+            && let Some(condition) = condition.as_object_mut()
+        {
             condition.insert("observedGeneration", pod.metadata.generation);
         }
         fields.insert("conditions", vec![condition]);

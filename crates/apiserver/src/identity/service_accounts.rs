@@ -14,6 +14,7 @@ use api::time::Timestamp;
 use super::User;
 use super::jwt::{self, TokenError};
 use super::keys::KeyRing;
+use super::legacy_tokens;
 use crate::objects::metadata;
 use crate::random;
 use crate::resources;
@@ -158,17 +159,48 @@ impl ServiceAccounts {
             Err(TokenError::NotOurs) => return Ok(None),
             Err(error) => return Err(Refused::for_good(error.to_string())),
         };
-        let audiences = audiences_of(&claims);
-        let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
-        if fitting.is_empty() {
-            let list = |list: &[String]| list.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" ");
-            let (given, wanted) = (list(&audiences), list(wanted));
-            let message = format!("token audiences [{given}] is invalid for the target audiences [{wanted}]");
-            return Err(Refused::for_good(message));
+        if claims.str_at(&["iss"]) == Some(legacy_tokens::ISSUER) && self.issuer != legacy_tokens::ISSUER {
+            return self.verify_legacy(token, &claims, wanted, now).map(Some);
         }
+        let fitting = fitting(&audiences_of(&claims), wanted)?;
         check_times(&claims, now).map_err(Refused::for_good)?;
         let user = self.user(&claims, now).map_err(|message| Refused { message, by_objects: true })?;
         Ok(Some(Verified { user, audiences: fitting }))
+    }
+
+    /// Who a token is that is kept in a secret. It names no audience: it is meant for this server.
+    fn verify_legacy(
+        &self,
+        token: &str,
+        claims: &Value,
+        wanted: &[String],
+        now: Timestamp,
+    ) -> Result<Verified, Refused> {
+        let fitting = fitting(&self.audiences, wanted)?;
+        let subject = legacy_tokens::subject(claims).map_err(Refused::for_good)?;
+        let user = self.legacy_user(token, &subject, now).map_err(|message| Refused { message, by_objects: true })?;
+        Ok(Verified { user, audiences: fitting })
+    }
+
+    fn legacy_user(&self, token: &str, subject: &legacy_tokens::Subject<'_>, now: Timestamp) -> Result<User, String> {
+        let legacy_tokens::Subject { namespace, account: name, account_uid, secret } = *subject;
+        let secret = self.object("secrets", namespace, secret).filter(|it| !is_long_deleted(it, now));
+        let Some(secret) = secret else { return Err("service account token has been invalidated".to_owned()) };
+        let kept = secret.str_at(&["data", "token"]).and_then(|text| api::base64::decode(text).ok());
+        if kept.as_deref() != Some(token.as_bytes()) {
+            return Err("service account token does not match server's copy".to_owned());
+        }
+        let Some(account) = self.object("serviceaccounts", namespace, name) else {
+            return Err(format!("serviceaccounts {} not found", quote(name)));
+        };
+        if is_long_deleted(&account, now) {
+            return Err(format!("service account {namespace}/{name} has been deleted"));
+        }
+        let uid = metadata::text(&account, "uid");
+        if uid != account_uid {
+            return Err(format!("service account UID ({uid}) does not match claim ({account_uid})"));
+        }
+        Ok(User { uid: uid.to_owned(), ..account_user(namespace, name) })
     }
 
     /// The claims of a token whose signature holds.
@@ -177,7 +209,12 @@ impl ServiceAccounts {
         if let Some(claims) = lock().get(token) {
             return Ok(claims.clone());
         }
-        let claims = Arc::new(jwt::verify(&self.keys(), &self.issuer, token)?);
+        let keys = self.keys();
+        let claims = match jwt::verify(&keys, &self.issuer, token) {
+            Err(TokenError::NotOurs) => jwt::verify(&keys, legacy_tokens::ISSUER, token)?,
+            claims => claims?,
+        };
+        let claims = Arc::new(claims);
         let mut remembered = lock();
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
@@ -265,6 +302,18 @@ pub(crate) fn split_user(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;
     let fits = api::names::is_dns_label(namespace) && api::names::is_dns_subdomain(name);
     fits.then_some((namespace, name))
+}
+
+/// Those of the wanted audiences that a token is for.
+fn fitting(audiences: &[String], wanted: &[String]) -> Result<Vec<String>, Refused> {
+    let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
+    if fitting.is_empty() {
+        let list = |list: &[String]| list.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" ");
+        let (given, wanted) = (list(audiences), list(wanted));
+        let message = format!("token audiences [{given}] is invalid for the target audiences [{wanted}]");
+        return Err(Refused::for_good(message));
+    }
+    Ok(fitting)
 }
 
 fn audiences_of(claims: &Value) -> Vec<String> {

@@ -1,6 +1,9 @@
 //! Certificates of our own: an authority, a server certificate, and client certificates that name users.
 //!
-//! They are made on first start, kept in the data directory, and used again after that.
+//! They are made on first start, kept in the data directory, and used again after that. [`issue`] makes those that
+//! others ask for.
+
+pub mod issue;
 
 use std::fs;
 use std::io::Write as _;

@@ -1,16 +1,19 @@
 //! `celplane controller-manager`: the controllers alone, over a kubeconfig.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use api::features::Features;
+use apiserver::identity::keys::KeyRing;
+use apiserver::serving::certificates::Authority;
 use client::Client;
 use controllers::settings::Settings;
 
 use crate::roles::connections::groups_of;
-use crate::roles::{self, controller_manager};
+use crate::roles::{self, controller_manager, signing};
 use crate::separate::SeparateArguments;
 
 /// Run the controllers of the cluster that a kubeconfig names
@@ -31,16 +34,38 @@ pub(crate) struct Arguments {
     /// The certificates by which pods know the API server; they are published in every namespace
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
+    /// The certificate of the authority that signs approved requests for certificates; none are signed without
+    #[arg(long, value_name = "FILE", requires = "cluster_signing_key_file")]
+    cluster_signing_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
+    cluster_signing_key_file: Option<PathBuf>,
+    /// For how long signed certificates hold at the most
+    #[arg(long, value_name = "DURATION", default_value = "8760h0m0s")]
+    cluster_signing_duration: String,
+    /// The key that signs service account tokens in secrets (ECDSA P-256); none are made without
+    #[arg(long, value_name = "FILE")]
+    service_account_private_key_file: Option<PathBuf>,
+    /// How many pods that have ended may exist before the oldest are deleted; 0 for any number
+    #[arg(long, value_name = "COUNT", default_value_t = 12_500)]
+    terminated_pod_gc_threshold: usize,
+    /// How often autoscalers are looked at
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    horizontal_pod_autoscaler_sync_period: String,
+    /// How often quotas are counted anew
+    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
+    resource_quota_sync_period: String,
+    /// How often volumes and claims are looked at though nothing has changed
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    pvclaimbinder_sync_period: String,
 }
 
 impl Arguments {
     /// Runs until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
-        let root_ca = self.root_ca_file.as_ref().map(|path| {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
-        });
-        let settings = Settings { root_ca: root_ca.transpose()?.unwrap_or_default(), ..Settings::default() };
+        controllers::manager::check_selection(&self.controllers)?;
+        let settings = self.settings()?;
         self.role.block_on(async |role| {
             let own = role.connect(controller_manager::NAME).await?;
             let place = role.place(10257, &own)?;
@@ -51,6 +76,42 @@ impl Arguments {
             roles::run_alone(role_at_work, place).await
         })
     }
+}
+
+impl Arguments {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let mut settings = Settings {
+            terminated_pods: self.terminated_pod_gc_threshold,
+            autoscaler_period: duration(&self.horizontal_pod_autoscaler_sync_period)?,
+            quota_period: duration(&self.resource_quota_sync_period)?,
+            binder_period: duration(&self.pvclaimbinder_sync_period)?,
+            signing_duration: duration(&self.cluster_signing_duration)?,
+            ..Settings::default()
+        };
+        if let Some(path) = &self.root_ca_file {
+            settings.root_ca = read(path)?;
+        }
+        if let (Some(certificate), Some(key)) = (&self.cluster_signing_cert_file, &self.cluster_signing_key_file) {
+            let authority = Authority::from_pem(read(certificate)?, read(key)?)
+                .with_context(|| format!("cannot sign with `{}`", certificate.display()))?;
+            settings.signer = Some(Arc::new(signing::Certificates(authority)));
+        }
+        if let Some(path) = &self.service_account_private_key_file {
+            let keys = KeyRing::parse(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?;
+            settings.tokens = Some(Arc::new(signing::Tokens::Keys(keys)));
+        }
+        Ok(settings)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let duration = api::duration::Duration::parse(text)?;
+    let nanos = u64::try_from(duration.nanos).ok().filter(|nanos| *nanos > 0);
+    Ok(Duration::from_nanos(nanos.with_context(|| format!("`{text}` is not a time to wait"))?))
 }
 
 fn client_for(own: &Client, user: &str, by_account: bool) -> Client {

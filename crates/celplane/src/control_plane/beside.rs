@@ -9,11 +9,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use api::features::Features;
 use apiserver::Server;
+use apiserver::serving::certificates::Authority;
 use controllers::settings::Settings;
 use scheduling::config::Configuration;
 
 use crate::roles::connections::in_process;
-use crate::roles::{Role, controller_manager, kubelet, scheduler};
+use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
 /// Flags of the components beside the server.
 #[derive(clap::Args)]
@@ -73,9 +74,14 @@ impl Beside {
 pub(super) struct Running(Vec<Role>);
 
 impl Checked {
-    /// Starts controllers, scheduler and nodes. `root_ca` is how pods know the server.
-    pub(super) fn start(self, server: &Arc<Server>, root_ca: &str) -> Running {
-        let settings = Settings { root_ca: root_ca.to_owned(), ..Settings::default() };
+    /// Starts controllers, scheduler and nodes. By its `authority` pods know the server, and users get certificates.
+    pub(super) fn start(self, server: &Arc<Server>, authority: Authority) -> Running {
+        let settings = Settings {
+            root_ca: authority.certificate().to_owned(),
+            tokens: Some(Arc::new(signing::Tokens::Server(server.clone()))),
+            signer: Some(Arc::new(signing::Certificates(authority))),
+            ..Settings::default()
+        };
         let connect = in_process(server.clone());
         let for_controllers = connect.clone();
         let clients = Arc::new(move |user: &str| for_controllers(user, controller_manager::NAME));

@@ -1,14 +1,17 @@
-//! A cluster in one process: server, controllers, a scheduler that only binds, and simulated nodes.
+//! A cluster in one process: server, controllers, scheduler, and simulated nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::identity::User;
+use api::x509::request::Request;
+use apiserver::identity::{User, legacy_tokens};
 use apiserver::server::listen::Connection;
+use apiserver::serving::certificates::Authority;
+use apiserver::serving::certificates::issue::Terms;
 use apiserver::{Options, Server};
 use client::controller::Runtime;
-use client::informer::Change;
-use client::{Client, Health, Informer, Resource, Shutdown};
+use client::{Client, Health, Resource, Shutdown};
+use controllers::settings::{Bound, CertificateSigner, Order, TokenSource};
 use serde_json::{Value, json};
 use store::{Embedded, Store};
 
@@ -22,6 +25,9 @@ const NODES: usize = 5;
 /// What is published as `kube-root-ca.crt`.
 const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
+/// The certificate that the recordings' requests were made with.
+const ADMIN_CREDENTIAL: &str = "X509SHA256=d73ab2e1a1b0f635b7a2305b1cf955d75ef9170a1740951cab4eea79e3edf1e2";
+
 pub(crate) const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 pub(crate) const NODE: Resource = Resource::new("", "v1", "nodes", "Node");
 
@@ -31,7 +37,9 @@ pub(crate) struct Cluster {
     pub(crate) log: Log,
     pub(crate) kubelet: Kubelet,
     pub(crate) nodes: Nodes,
+    authority: Arc<Authority>,
     stop: std::sync::Mutex<Option<client::Stop>>,
+    _scheduler: client::Stop,
 }
 
 /// The groups that a user of this name has.
@@ -40,7 +48,12 @@ fn user(name: &str) -> User {
         Some((namespace, _)) => {
             User::authenticated(name, &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")])
         }
-        None if name == "admin" => User::authenticated(name, &["system:masters"]),
+        None if name == "admin" => {
+            let mut admin = User::authenticated("kubernetes-admin", &["system:masters"]);
+            let credential = vec![ADMIN_CREDENTIAL.to_owned()];
+            admin.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), credential);
+            admin
+        }
         None => User::authenticated(name, &[]),
     }
 }
@@ -55,11 +68,14 @@ impl Cluster {
         let nodes = Nodes::start(&agent);
         for number in 0..NODES {
             let name = format!("sim-{number}");
-            nodes.add(&name, &json!({"ip": format!("192.168.0.{}", number + 1)})).await;
+            // Scenarios leave their pods behind: there is room for all of them.
+            nodes.add(&name, &json!({"ip": format!("192.168.0.{}", number + 1), "pods": "1000", "cpu": "64"})).await;
         }
         let kubelet = Kubelet::start(&agent, NODES);
-        bind(&connect(&server, &log, "system:kube-scheduler"));
-        let cluster = Arc::new(Self { server, log, kubelet, nodes, stop: std::sync::Mutex::new(None) });
+        let scheduler = schedule(connect(&server, &log, "system:kube-scheduler"));
+        let authority = Arc::new(Authority::generate().unwrap());
+        let stop = std::sync::Mutex::new(None);
+        let cluster = Arc::new(Self { server, log, kubelet, nodes, authority, stop, _scheduler: scheduler });
         cluster.start_controllers();
         cluster
     }
@@ -72,11 +88,28 @@ impl Cluster {
             clients: Arc::new(move |name| connect(&server, &log, name)),
             controllers: vec!["*".to_owned()],
             features: api::features::Features::default(),
-            settings: settings(),
+            settings: self.settings(),
             runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown),
         };
         tokio::spawn(controllers::manager::run(options));
         *self.stop.lock().unwrap() = Some(stop);
+    }
+
+    /// The flags that the recordings had.
+    fn settings(&self) -> controllers::settings::Settings {
+        let seconds = Duration::from_secs;
+        let signer = Arc::new(Signer { server: self.server.clone(), authority: self.authority.clone() });
+        let mut settings = controllers::settings::Settings {
+            root_ca: ROOT_CA.to_owned(),
+            tokens: Some(signer.clone()),
+            signer: Some(signer),
+            binder_period: seconds(3),
+            ..Default::default()
+        };
+        settings.node_lifecycle.period = seconds(1);
+        settings.node_lifecycle.grace.running = seconds(12);
+        settings.node_lifecycle.rates.normal = 100.0;
+        settings
     }
 
     pub(crate) fn client(&self, name: &str) -> Client {
@@ -84,14 +117,25 @@ impl Cluster {
     }
 }
 
-/// The flags that the recordings had.
-fn settings() -> controllers::settings::Settings {
-    let seconds = Duration::from_secs;
-    let mut settings = controllers::settings::Settings { root_ca: ROOT_CA.to_owned(), ..Default::default() };
-    settings.node_lifecycle.period = seconds(1);
-    settings.node_lifecycle.grace.running = seconds(12);
-    settings.node_lifecycle.rates.normal = 100.0;
-    settings
+/// Signs what the controllers ask for.
+struct Signer {
+    server: Arc<Server>,
+    authority: Arc<Authority>,
+}
+
+impl CertificateSigner for Signer {
+    fn sign(&self, request: &Request<'_>, order: &Order<'_>) -> Result<String, String> {
+        let terms = Terms { usages: order.usages, seconds: order.seconds, now: order.now };
+        self.authority.issue(request, &terms).map_err(|error| error.to_string())
+    }
+}
+
+impl TokenSource for Signer {
+    fn token(&self, it: &Bound<'_>) -> Option<String> {
+        let Bound { namespace, account, account_uid, secret } = *it;
+        let subject = legacy_tokens::Subject { namespace, account, account_uid, secret };
+        legacy_tokens::issue(self.server.keys().signing(), &subject)
+    }
 }
 
 /// A client of the server as a user; its writes are noted.
@@ -104,37 +148,22 @@ fn connect(server: &Arc<Server>, log: &Log, name: &str) -> Client {
     Client::in_process(Recording { connection, who: who.into(), log: log.clone() }, who)
 }
 
-/// Binds every pod that wants a node, to one node after the other.
-fn bind(client: &Client) {
-    let pods = Informer::of_documents(client, PODS, client::objects::Selection::default());
-    let mut changes = pods.changes();
-    let client = client.clone();
-    tokio::spawn(async move {
-        let mut next = 0;
-        loop {
-            let (key, change) = changes.next().await;
-            let _keep = &pods;
-            let Change::Added(pod) = change else { continue };
-            let is_bound = pod.str_at(&["spec", "nodeName"]).is_some();
-            if is_bound || pod.at(&["spec", "schedulingGates"]).is_some() {
-                continue;
-            }
-            // A daemon pod names its node.
-            let named = pod.at(&["spec", "affinity", "nodeAffinity"]).map(from_value);
-            let named = named.and_then(|it| {
-                let required = &it["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
-                required[0]["matchFields"][0]["values"][0].as_str().map(ToOwned::to_owned)
-            });
-            let node = named.unwrap_or_else(|| {
-                next += 1;
-                format!("sim-{}", (next - 1) % NODES)
-            });
-            let binding = to_value(&json!({"apiVersion": "v1", "kind": "Binding",
-                "metadata": {"name": key.name.as_str()}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}));
-            // It may be gone by now.
-            let _ = client.documents(PODS).post(&key.namespace, &key.name, "binding", &binding).await;
-        }
-    });
+/// Runs the scheduler.
+fn schedule(client: Client) -> client::Stop {
+    let (stop, shutdown) = Shutdown::channel();
+    let options = scheduler::Options {
+        client,
+        features: api::features::Features::default(),
+        registry: Arc::new(telemetry::metrics::Registry::new()),
+        health: Health::new(),
+        shutdown,
+        leadership: client::election::Leadership::uncontested(),
+        seed: 7,
+        configuration: Default::default(),
+        profiler: Default::default(),
+    };
+    tokio::spawn(scheduler::run(options));
+    stop
 }
 
 /// A document as the client takes it.

@@ -15,7 +15,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// But no longer than this.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 /// At the end nothing was written for so long.
-const FINAL_QUIET: Duration = Duration::from_millis(1300);
+const FINAL_QUIET: Duration = Duration::from_millis(2000);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The kinds that are read at the end.
@@ -87,6 +87,19 @@ pub(crate) async fn play(cluster: &Cluster, scenario: &Value) -> Vec<String> {
     differences.extend(compare::objects(&scenario["expect"], &objects));
     differences.extend(compare::events(&scenario["expect"], &events));
     differences.extend(compare::writes(&scenario["expect"], &writes));
+    if !differences.is_empty() && std::env::var_os("CELPLANE_SHOW_WRITES").is_some() {
+        for (write, seen) in cluster.log.of(&player.namespace, player.from).iter().zip(&writes) {
+            eprintln!(
+                "{} {} {} {} {}: {}",
+                seen["controller"],
+                seen["verb"],
+                seen["resource"],
+                seen["subresource"],
+                seen["name"],
+                write.answer["status"]
+            );
+        }
+    }
     differences
 }
 

@@ -66,9 +66,13 @@ impl Kubelet {
                     lives.remove(&uid);
                     continue;
                 }
-                if matches!(change, Change::Added(_)) {
+                {
+                    // A pod may come in the place of one of the same name, of whose end nothing was heard.
                     let mut order = this.order.lock().unwrap();
-                    order.entry(key.namespace.to_string()).or_default().push(uid.clone());
+                    let order = order.entry(key.namespace.to_string()).or_default();
+                    if !order.contains(&uid) {
+                        order.push(uid.clone());
+                    }
                 }
                 this.follow(&key, &pod, lives.entry(uid).or_default(), &mut starters);
             }
@@ -134,7 +138,8 @@ impl Kubelet {
             {
                 code = annotation("sim/fail-code").map_or(1, |code| code.parse().unwrap());
             }
-            self.end(key, pod, Duration::from_secs_f64(seconds.parse().unwrap()), code);
+            // Whoever gathers news for a second has it all before the next comes.
+            self.end(key, pod, Duration::from_secs_f64(seconds.parse().unwrap()) + 2 * START, code);
         }
         if !life.exit_now
             && let Some(code) = annotation("sim/exit-now")

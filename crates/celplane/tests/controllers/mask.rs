@@ -71,6 +71,7 @@ impl Mask {
             }
         }
         names.push((namespace.to_owned(), "{ns}".to_owned()));
+        names.push((api::base64::encode(namespace.as_bytes()), "{base64 ns}".to_owned()));
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         let mut mask = Self { names, uids: HashMap::new(), patterns: Vec::new() };
         for write in &created {
@@ -83,6 +84,8 @@ impl Mask {
         let patterns = [
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "T"),
             (r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----(\\n)?", "{pem}"),
+            ("LS0tLS1CRUdJTi[A-Za-z0-9+/=]+", "{base64 pem}"),
+            ("ZXlK[A-Za-z0-9+/=]{100,}", "{token}"),
             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-{r}"),
             (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
             // Pools have the namespace behind their names here, so that scenarios do not meet.
@@ -124,6 +127,11 @@ impl Mask {
         }
         if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
             claim.remove("resourceVersion");
+        }
+        for active in object.pointer_mut("/status/active").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(reference) = active.as_object_mut() {
+                reference.remove("resourceVersion");
+            }
         }
         self.value(&object)
     }

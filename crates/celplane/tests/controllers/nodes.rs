@@ -52,7 +52,8 @@ impl Nodes {
             labels.insert(label.to_owned(), value.into());
         }
         let cpu = how["cpu"].as_str().unwrap_or("4");
-        let resources = json!({"cpu": cpu, "ephemeral-storage": "100Gi", "memory": "32Gi", "pods": "110"});
+        let pods = how["pods"].as_str().unwrap_or("110");
+        let resources = json!({"cpu": cpu, "ephemeral-storage": "100Gi", "memory": "32Gi", "pods": pods});
         let node = json!({
             "metadata": {"name": name, "labels": labels},
             "spec": {"taints": how["taints"]},

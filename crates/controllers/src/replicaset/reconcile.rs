@@ -98,6 +98,13 @@ impl<T: Replicated> Replicas<T> {
         let terminating = others.iter().filter(|pod| pods::is_terminating(pod) && is_ours(pod)).count();
         let claims = controller.claim(&selector, active, |pod| &pod.metadata);
         let active = self.executor.carry_out(&key, controller, claims, &pods::PODS, |pod| &pod.metadata, &[]).await?;
+        // Pods of a set that is gone go with it, and may be seen to go first.
+        let had_more = usize::try_from(set.counts().replicas).is_ok_and(|known| active.len() < known);
+        let wants_more = usize::try_from(set.replicas()).is_ok_and(|wanted| active.len() < wanted);
+        let may_be_gone = had_more && wants_more && !metadata.is_deleting();
+        if may_be_gone && !self.executor.lives(T::RESOURCE, metadata).await? {
+            return Ok(Next::Done);
+        }
         let failure = if metadata.is_deleting() { None } else { self.manage(&key, &set, controller, &active).await };
         let seen = Seen { active: &active, terminating, failure: failure.as_ref().map(ToString::to_string) };
         if let Some(object) = updated(&set, &seen, now()) {

@@ -1,0 +1,156 @@
+//! How the controllers of a whole control plane fare with many Deployments: made at once, then rolled.
+//!
+//! `celplane up --ephemeral --nodes 200 --data-dir D &` and then
+//! `cargo run --release -p celplane-bench --bin workloads -- --kubeconfig D/admin.kubeconfig --process $!`
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use celplane_bench::load::connection::{Connection, Endpoint};
+use celplane_bench::load::target::{Target, processor_seconds, raise_file_limit};
+use celplane_bench::memory::resident_bytes_of;
+use clap::Parser;
+
+/// Makes many Deployments at once, rolls them, and says what that took
+#[derive(Parser)]
+struct Arguments {
+    /// The running control plane, with certificates in the file itself
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// Its process, whose time and memory are counted
+    #[arg(long, value_name = "ID")]
+    process: u32,
+    /// How many Deployments
+    #[arg(long, default_value_t = 2000)]
+    deployments: usize,
+    /// How many replicas each
+    #[arg(long, default_value_t = 10)]
+    replicas: usize,
+    /// A phase that takes longer has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    limit: u64,
+}
+
+/// Over how many connections Deployments are written.
+const CONNECTIONS: usize = 8;
+/// How often progress is looked at.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// All that writes, and what is counted of it.
+const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(arguments))
+}
+
+fn request(verb: &str, endpoint: &Endpoint, path: &str, content_type: &str, body: &str) -> Vec<u8> {
+    let (host, length) = (&endpoint.address, body.len());
+    format!(
+        "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+async fn get(connection: &mut Connection, endpoint: &Endpoint, path: &str) -> Result<String> {
+    let (status, body) = connection.fetch(&request("GET", endpoint, path, "application/json", "")).await?;
+    anyhow::ensure!(status == 200, "{path}: {status}");
+    Ok(String::from_utf8(body)?)
+}
+
+/// The sum of a metric over lines that `counts` takes.
+fn sum(metrics: &str, name: &str, counts: impl Fn(&str) -> bool) -> f64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(name) && counts(line));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// How many writes there were, all and those of pods.
+async fn writes(connection: &mut Connection, endpoint: &Endpoint) -> Result<(f64, f64)> {
+    let metrics = get(connection, endpoint, "/metrics").await?;
+    let is_write = |line: &str| WRITES.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
+    let count = |counts: &dyn Fn(&str) -> bool| sum(&metrics, "apiserver_request_total", counts);
+    let others = |line: &str| !line.contains("resource=\"leases\"");
+    let all = count(&|line| is_write(line) && others(line));
+    Ok((all, count(&|line| is_write(line) && line.contains("resource=\"pods\""))))
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let target = Target::running(&arguments.kubeconfig)?;
+    let endpoint = &target.endpoint;
+    let mut watcher = endpoint.connect().await?;
+    let (count, replicas) = (arguments.deployments, arguments.replicas);
+    let pods = u32::try_from(count.saturating_mul(replicas)).map(f64::from).context("too many pods")?;
+    println!("phase    seconds  processor s  ms per pod  writes per pod  of pods  deepest queue  memory MB");
+    for (phase, name) in ["create", "roll"].into_iter().enumerate() {
+        let before = writes(&mut watcher, endpoint).await?;
+        let process = arguments.process.to_string();
+        let time = || processor_seconds(&process).context("the process is gone");
+        let (started, used) = (Instant::now(), time()?);
+        send_all(endpoint, count, replicas, phase).await?;
+        let mut deepest = 0.0_f64;
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let metrics = get(&mut watcher, endpoint, "/metrics/kube-controller-manager").await?;
+            deepest = deepest.max(sum(&metrics, "workqueue_depth", |_| true));
+            let list = get(&mut watcher, endpoint, "/apis/apps/v1/namespaces/default/deployments").await?;
+            let generation = phase.saturating_add(1);
+            let done = list.split("\"status\":{").skip(1).filter(|status| {
+                let has = |field: &str, number: usize| status.contains(&format!("\"{field}\":{number}"));
+                has("observedGeneration", generation)
+                    && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| has(field, replicas))
+            });
+            if done.count() == count {
+                break;
+            }
+            if started.elapsed() > Duration::from_secs(arguments.limit) {
+                bail!("not done after {} seconds", arguments.limit);
+            }
+        }
+        let (took, used) = (started.elapsed().as_secs_f64(), time()? - used);
+        let after = writes(&mut watcher, endpoint).await?;
+        let memory = resident_bytes_of(arguments.process).context("the process is gone")? / (1 << 20);
+        println!(
+            "{name:<8}{took:>8.1}{used:>13.1}{:>12.2}{:>16.2}{:>9.2}{deepest:>15}{memory:>11}",
+            used * 1000.0 / pods,
+            (after.0 - before.0) / pods,
+            (after.1 - before.1) / pods,
+        );
+    }
+    Ok(())
+}
+
+/// Makes all Deployments, or gives them another template.
+async fn send_all(endpoint: &Endpoint, count: usize, replicas: usize, phase: usize) -> Result<()> {
+    let mut senders = tokio::task::JoinSet::new();
+    for first in 0..CONNECTIONS {
+        let mut connection = endpoint.connect().await?;
+        let endpoint = endpoint.clone();
+        senders.spawn(async move {
+            for number in (first..count).step_by(CONNECTIONS) {
+                let template = format!(
+                    r#"{{"metadata":{{"labels":{{"app":"web-{number}"}},"annotations":{{"phase":"{phase}"}}}},"spec":{{"containers":[{{"name":"c","image":"app"}}]}}}}"#
+                );
+                let collection = "/apis/apps/v1/namespaces/default/deployments";
+                let sent = if phase == 0 {
+                    let body = format!(
+                        r#"{{"metadata":{{"name":"web-{number}"}},"spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"app":"web-{number}"}}}},"template":{template}}}}}"#
+                    );
+                    request("POST", &endpoint, collection, "application/json", &body)
+                } else {
+                    let body = format!(r#"{{"spec":{{"template":{template}}}}}"#);
+                    let path = format!("{collection}/web-{number}");
+                    request("PATCH", &endpoint, &path, "application/merge-patch+json", &body)
+                };
+                let (status, body) = connection.fetch(&sent).await?;
+                anyhow::ensure!(status < 300, "{status}: {}", String::from_utf8_lossy(&body));
+            }
+            Ok(())
+        });
+    }
+    while let Some(sender) = senders.join_next().await {
+        sender??;
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Requests for certificates: who may have one is decided, approved ones are signed, old ones deleted.
+//!
+//! Three controllers share this folder and, as in Kubernetes, a service account. `rules` says what each signer accepts;
+//! `approve` approves what nodes ask for themselves, `sign` signs what was approved, `clean` deletes what is old.
+//! Follows Kubernetes' `pkg/controller/certificates` and `pkg/apis/certificates/helpers.go`.
+
+pub mod approve;
+pub mod clean;
+mod rules;
+pub mod sign;
+
+use api::certificates::v1::CertificateSigningRequest;
+use api::x509::request;
+
+/// The content of a request; nothing if it is not one.
+fn content(object: &CertificateSigningRequest) -> Option<Vec<u8>> {
+    let pem = api::base64::decode(&object.spec.request).ok()?;
+    request::from_pem(str::from_utf8(&pem).ok()?)
+}
+
+/// Whether a condition is there at all: whoever sets it sets it to true.
+fn has(object: &CertificateSigningRequest, condition: &str) -> bool {
+    object.status.conditions.iter().any(|it| it.condition_type == condition)
+}

@@ -1,0 +1,133 @@
+//! What each workload promises, whatever happens to its pods, nodes, writes and controllers.
+
+mod cronjob;
+mod daemonset;
+mod deployment;
+mod job;
+mod replicaset;
+mod statefulset;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::json;
+use api::json::Value;
+use tokio::time::Instant;
+
+use super::Dice;
+use super::server::Objects;
+use super::world::{NAMESPACE, World};
+use crate::edit;
+
+/// So many worlds each model is played in.
+const WORLDS: u64 = 40;
+
+/// News of a spec has reached everybody after this time.
+const WINDOW: Duration = Duration::from_secs(20);
+
+/// What was asked for of late: controllers may still act on any of it.
+#[derive(Clone, Default)]
+struct Bounds(Arc<Mutex<Recent>>);
+
+#[derive(Default)]
+struct Recent {
+    /// The least and the most that there may be, and until when that was asked for; the last one still is.
+    asked: VecDeque<(i64, i64, Option<Instant>)>,
+    /// When pods were lost that no controller took away.
+    losses: VecDeque<Instant>,
+}
+
+impl Bounds {
+    fn ask(&self, least: i64, most: i64) {
+        let mut recent = self.0.lock().unwrap();
+        if let Some(last) = recent.asked.back_mut() {
+            last.2 = Some(Instant::now());
+        }
+        recent.asked.push_back((least, most, None));
+    }
+
+    fn lose(&self, count: usize) {
+        self.0.lock().unwrap().losses.extend(vec![Instant::now(); count]);
+    }
+
+    fn losses(&self) -> i64 {
+        let mut recent = self.0.lock().unwrap();
+        recent.losses.retain(|at| at.elapsed() < WINDOW);
+        i64::try_from(recent.losses.len()).unwrap()
+    }
+
+    /// The least and the most that anybody may still go by.
+    fn now(&self) -> (i64, i64) {
+        let mut recent = self.0.lock().unwrap();
+        recent.asked.retain(|(_, _, until)| until.is_none_or(|until| until.elapsed() < WINDOW));
+        let least = recent.asked.iter().map(|it| it.0).min().unwrap_or(0);
+        (least, recent.asked.iter().map(|it| it.1).max().unwrap_or(0))
+    }
+}
+
+fn template(image: i32) -> Value {
+    let image = format!("app:{image}");
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+fn metadata() -> Value {
+    json!({"name": "web", "namespace": NAMESPACE})
+}
+
+fn is_active(pod: &Value) -> bool {
+    let has_ended = matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
+    !has_ended && pod.at(&["metadata", "deletionTimestamp"]).is_none()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    is_active(pod) && conditions.iter().any(|it| it.str_at(&["status"]) == Some("True"))
+}
+
+fn count(objects: &Objects, counts: impl Fn(&Value) -> bool) -> i64 {
+    let pods = objects.iter().filter(|(id, _)| id.0 == "pods");
+    i64::try_from(pods.filter(|(_, pod)| counts(pod)).count()).unwrap()
+}
+
+/// What can happen to the pods of any workload.
+fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
+    let Some(pod) = world.some_pod(dice) else { return };
+    match dice.below(4) {
+        0 => {
+            bounds.lose(1);
+            world.end_pod(&pod, 1);
+        }
+        1 => {
+            bounds.lose(1);
+            world.delete_pod(&pod, dice.percent(50));
+        }
+        2 => {
+            bounds.lose(1);
+            world.set_ready(&pod, false);
+        }
+        _ => {
+            let node = format!("node-{}", dice.below(3));
+            bounds.lose(world.list("pods").len());
+            world.lose_node(&node);
+        }
+    }
+}
+
+/// Whether exactly so many pods are there, and serve.
+fn missing_pods(world: &World, wanted: i64) -> Option<String> {
+    let pods = world.list("pods");
+    let left: Vec<&Value> = pods.iter().filter(|pod| is_active(pod)).collect();
+    let ready = left.iter().filter(|pod| is_ready(pod)).count();
+    let is_right = i64::try_from(left.len()).unwrap() == wanted && ready == left.len();
+    (!is_right).then(|| format!("{} pods, {ready} of them ready, instead of {wanted}", left.len()))
+}
+
+/// Whether the status of `web` says these numbers.
+fn missing_status(world: &World, plural: &str, fields: &[(&str, i64)]) -> Option<String> {
+    let object = world.get(plural, "web")?;
+    let generation = edit::int(&object, &["metadata", "generation"]);
+    let is_right = fields.iter().all(|(field, number)| edit::int(&object, &["status", field]) == *number)
+        && edit::int(&object, &["status", "observedGeneration"]) == generation;
+    (!is_right).then(|| format!("{:?} instead of {fields:?}", object.get("status").map(ToString::to_string)))
+}

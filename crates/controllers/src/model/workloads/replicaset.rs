@@ -1,0 +1,61 @@
+//! A ReplicaSet never has more pods than it was asked for, and takes away none that it was asked to keep.
+
+use api::json;
+
+use super::{Bounds, WORLDS, count, disturb_pods, is_active, metadata, missing_pods, missing_status, template};
+use crate::edit;
+use crate::model::Dice;
+use crate::model::server::Observer;
+use crate::model::world::{Model, World, play};
+
+struct ReplicaSet {
+    bounds: Bounds,
+    wanted: i64,
+}
+
+impl Model for ReplicaSet {
+    fn controllers(&self) -> &'static [&'static str] {
+        &["replicaset-controller"]
+    }
+
+    fn begin(&mut self, world: &World) {
+        self.bounds.ask(self.wanted, self.wanted);
+        let wanted = self.wanted;
+        let spec = json!({"replicas": wanted, "selector": {"matchLabels": {"app": "web"}}, "template": (template(1))});
+        world.create("replicasets", json!({"metadata": (metadata()), "spec": spec}));
+    }
+
+    fn disturb(&mut self, world: &World, dice: &mut Dice) {
+        if dice.percent(60) {
+            return disturb_pods(world, &self.bounds, dice);
+        }
+        self.wanted = i64::from(dice.number(7));
+        self.bounds.ask(self.wanted, self.wanted);
+        world.edit("replicasets", "web", |set| edit::set(set, &["spec", "replicas"], self.wanted));
+    }
+
+    fn observer(&self) -> Observer {
+        let bounds = self.bounds.clone();
+        Box::new(move |objects, write| {
+            let active = count(objects, is_active);
+            let (least, most) = bounds.now();
+            let made = write.plural == "pods" && write.old.is_none();
+            let taken = write.plural == "pods" && write.old.is_some_and(is_active) && !write.new.is_some_and(is_active);
+            let is_wrong = (made && active > most) || (taken && active + bounds.losses() < least);
+            is_wrong.then(|| format!("{active} pods, asked for {least} to {most}"))
+        })
+    }
+
+    fn missing(&self, world: &World) -> Option<String> {
+        let wanted = self.wanted;
+        let status = [("replicas", wanted), ("readyReplicas", wanted), ("availableReplicas", wanted)];
+        missing_pods(world, wanted).or_else(|| missing_status(world, "replicasets", &status))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_ends_with_its_pods_and_never_has_more() {
+    for seed in 0..WORLDS {
+        play(seed, ReplicaSet { bounds: Bounds::default(), wanted: 3 }).await;
+    }
+}

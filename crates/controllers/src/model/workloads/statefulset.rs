@@ -1,0 +1,112 @@
+//! A StatefulSet makes its pods in order, replaces one at a time, and ends with one of the right revision in each place.
+
+use api::json;
+use api::json::Value;
+
+use super::{Bounds, WORLDS, disturb_pods, is_ready, metadata, missing_pods, missing_status, template};
+use crate::edit;
+use crate::model::Dice;
+use crate::model::server::Observer;
+use crate::model::world::{Model, World, play};
+
+struct StatefulSet {
+    bounds: Bounds,
+    wanted: i64,
+    partition: i64,
+    image: i32,
+    is_parallel: bool,
+}
+
+fn ordinal(pod: &Value) -> i64 {
+    edit::name(pod).rsplit('-').next().unwrap().parse().unwrap()
+}
+
+impl StatefulSet {
+    fn strategy(&self) -> Value {
+        let partition = self.partition;
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}})
+    }
+}
+
+impl Model for StatefulSet {
+    fn controllers(&self) -> &'static [&'static str] {
+        &["statefulset-controller"]
+    }
+
+    fn begin(&mut self, world: &World) {
+        self.bounds.ask(self.wanted, self.wanted);
+        let (wanted, policy) = (self.wanted, if self.is_parallel { "Parallel" } else { "OrderedReady" });
+        let spec = json!({"replicas": wanted, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "template": (template(self.image)), "podManagementPolicy": policy, "updateStrategy": (self.strategy()),
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}], "revisionHistoryLimit": 2});
+        world.create("statefulsets", json!({"metadata": (metadata()), "spec": spec}));
+    }
+
+    fn disturb(&mut self, world: &World, dice: &mut Dice) {
+        match dice.below(10) {
+            0..5 => disturb_pods(world, &self.bounds, dice),
+            5 | 6 => {
+                self.wanted = i64::from(dice.number(5));
+                self.bounds.ask(self.wanted, self.wanted);
+                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "replicas"], self.wanted));
+            }
+            7 => {
+                self.partition = i64::from(dice.number(4));
+                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "updateStrategy"], self.strategy()));
+            }
+            _ => {
+                self.image = dice.number(4);
+                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "template"], template(self.image)));
+            }
+        }
+    }
+
+    fn observer(&self) -> Observer {
+        let (bounds, is_parallel) = (self.bounds.clone(), self.is_parallel);
+        Box::new(move |objects, write| {
+            if write.plural != "pods" {
+                return None;
+            }
+            let (least, most) = bounds.now();
+            let pods = || objects.iter().filter(|(id, _)| id.0 == "pods").map(|(_, pod)| pod);
+            let ready_below = |limit: i64| {
+                let ready = pods().filter(|pod| is_ready(pod) && ordinal(pod) < limit);
+                i64::try_from(ready.count()).unwrap()
+            };
+            if let (None, Some(new)) = (write.old, write.new) {
+                let place = ordinal(new);
+                let out_of_order = !is_parallel && ready_below(place) + bounds.losses() < place;
+                return (place >= most || out_of_order).then(|| format!("web-{place} came too early, of {most}"));
+            }
+            let taken = write.old.filter(|old| is_ready(old) && !write.new.is_some_and(is_ready));
+            let place = ordinal(taken?);
+            let ready = ready_below(least);
+            let is_wrong = place < least && ready + 1 + bounds.losses() < least;
+            is_wrong.then(|| format!("web-{place} is taken away though only {ready} of {least} serve"))
+        })
+    }
+
+    fn missing(&self, world: &World) -> Option<String> {
+        let wanted = self.wanted;
+        let newest = world.get("statefulsets", "web")?.str_at(&["status", "updateRevision"])?.to_owned();
+        let is_old = |pod: &Value| {
+            let revision = pod.at(&["metadata", "labels"]).and_then(|it| it.str_at(&["controller-revision-hash"]));
+            ordinal(pod) >= self.partition && revision != Some(newest.as_str())
+        };
+        let old = world.list("pods").iter().any(is_old);
+        let claims = i64::try_from(world.list("persistentvolumeclaims").len()).unwrap();
+        missing_pods(world, wanted)
+            .or_else(|| old.then(|| "a pod of an old revision is left".to_owned()))
+            .or_else(|| (claims < wanted).then(|| format!("{claims} claims for {wanted} pods")))
+            .or_else(|| missing_status(world, "statefulsets", &[("replicas", wanted), ("readyReplicas", wanted)]))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_keeps_its_order_and_ends_complete() {
+    for seed in 0..WORLDS {
+        let is_parallel = seed % 3 == 2;
+        let bounds = Bounds::default();
+        play(seed, StatefulSet { bounds, wanted: 3, partition: 0, image: 0, is_parallel }).await;
+    }
+}
