@@ -5,6 +5,7 @@
 
 mod backup;
 mod components;
+mod kubelets;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
@@ -12,6 +13,7 @@ mod refusals;
 mod write_timeout;
 
 pub use components::Failures;
+pub use kubelets::{Kubelets, Logs, LogsFailure};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -148,6 +150,7 @@ pub struct Server {
     impersonation: impersonation::Memory,
     refusals: refusals::Refusals,
     openapi: OnceLock<OpenApi>,
+    kubelets: OnceLock<Arc<dyn Kubelets>>,
     reads: Semaphore,
     writes: Semaphore,
     stopping: watch::Sender<bool>,
@@ -214,6 +217,7 @@ impl Server {
             metrics: Metrics::new(options.features),
             components: components::Components::default(),
             openapi: OnceLock::new(),
+            kubelets: OnceLock::new(),
             reads: Semaphore::new(options.reads_max),
             writes: Semaphore::new(options.writes_max),
             stopping,
@@ -248,6 +252,15 @@ impl Server {
     /// the process unready.
     pub fn add_component(&self, name: &'static str, metrics: Arc<telemetry::metrics::Registry>, failures: Failures) {
         self.components.add(name, metrics, failures);
+    }
+
+    /// Says how node agents are reached; the first word counts.
+    pub fn set_kubelets(&self, kubelets: Arc<dyn Kubelets>) {
+        self.kubelets.get_or_init(|| kubelets);
+    }
+
+    pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
+        self.kubelets.get()
     }
 
     /// Replaces the table of tokens; requests that are under way keep their user.

@@ -2,6 +2,7 @@
 //! `celplane up`, the other components.
 
 mod beside;
+mod gates;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 pub(crate) use self::beside::Beside;
+use crate::roles::kubelet::reach::Reach;
 use crate::rotation::Files;
 
 /// The store's file in the data directory.
@@ -303,14 +305,18 @@ impl ServerArguments {
             client_authorities: files.client_authorities()?,
         });
         let following = tokio::spawn(files.follow(server.clone(), tls, announced.authorities()));
+        let gates = beside.as_ref().map_or_else(|| vec![("kube-apiserver", features)], |beside| beside.gates());
         let running = beside.map(|beside| beside.start(&server, bundle.authority));
+        // Those of another process are asked over the network.
+        server.set_kubelets(Arc::new(Reach { own: None }));
         let took = started.elapsed();
         // Nobody needs to read this: a closed standard output is not a failure.
         let _ = writeln!(
             std::io::stdout(),
-            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces",
+            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces\n{}",
             took.as_millis(),
-            kubeconfig.display()
+            kubeconfig.display(),
+            gates::lines(&gates).trim_end()
         );
         info!(address, duration = ?took, "Started API server");
         tokio::select! {

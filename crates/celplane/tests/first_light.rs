@@ -116,6 +116,45 @@ fn components_have_metrics_and_health_of_their_own() {
     assert!(metrics.contains("workqueue_adds_total"), "{metrics}");
 }
 
+#[test]
+fn logs_are_told_and_commands_are_refused_in_a_sentence() {
+    if Cluster::is_missing() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let template =
+        file("node.yaml", "kind: Node\nmetadata: {labels: {zone: a}}\nstatus: {capacity: {cpu: 2, pods: 9}}\n");
+    let rules = file("rules.yaml", "log: hello\n");
+    let arguments = ["--nodes", "1", "--node-template", &template, "--simulation", &rules];
+    let cluster = Cluster::up(tempfile::tempdir().unwrap(), &arguments);
+    let nodes = until(&cluster, &["get", "nodes", "-L", "zone"], |text| count(text, " Ready ") == 1);
+    assert!(nodes.lines().any(|line| line.ends_with("   a")), "{nodes}");
+    let pod = |name: &str, annotations: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
+             spec: {{containers: [{{name: c, image: nginx}}]}}\n"
+        )
+    };
+    until(&cluster, &["get", "serviceaccount", "default"], |_| true);
+    cluster.apply(&pod("talks", ""));
+    cluster.apply(&pod("crashes", "sim/run-seconds: '0', sim/exit-code: '3', sim/log: oops"));
+    until(&cluster, &["get", "pod", "talks"], |text| text.contains("Running"));
+    assert_eq!(cluster.kubectl(&["logs", "talks"], ""), "simulated container c started (nginx)\nhello\n");
+    assert_eq!(cluster.kubectl(&["logs", "talks", "--tail=1"], ""), "hello\n");
+    let refusal = cluster.refused(&["exec", "talks", "--", "ls"], "");
+    assert!(refusal.contains("containers of node node-0 are simulated, not run"), "{refusal}");
+    let refusal = cluster.refused(&["logs", "talks", "-c", "d"], "");
+    assert!(refusal.contains("container d is not valid for pod talks"), "{refusal}");
+    until(&cluster, &["get", "pod", "crashes"], |text| text.contains("CrashLoopBackOff"));
+    let previous = cluster.kubectl(&["logs", "crashes", "--previous"], "");
+    assert!(previous.contains("oops\nsimulated container c ended with code 3\n"), "{previous}");
+}
+
 /// A role in a process of its own, ended when dropped.
 struct Role(std::process::Child);
 
@@ -134,12 +173,14 @@ fn roles_have_processes_of_their_own() {
         command.args(arguments).args(["--healthz-port", "0", "--kubeconfig"]).arg(cluster.kubeconfig());
         Role(command.spawn().unwrap())
     };
-    let _roles =
-        [start(&["controller-manager"]), start(&["scheduler"]), start(&["kubelet", "--hostname-override", "node-0"])];
+    let node = ["kubelet", "--hostname-override", "node-0", "--log-port", "0"];
+    let _roles = [start(&["controller-manager"]), start(&["scheduler"]), start(&node)];
     until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 1);
     until(&cluster, &["get", "serviceaccount", "default"], |_| true);
     cluster.kubectl(&["create", "deployment", "web", "--image=nginx", "--replicas=2"], "");
     until(&cluster, &["get", "pods"], |text| count(text, "Running") == 2);
+    let logs = cluster.kubectl(&["logs", "deployment/web"], "");
+    assert!(logs.contains("simulated container nginx started (nginx)"), "{logs}");
     let leases = cluster.kubectl(&["get", "leases", "-n", "kube-system"], "");
     assert!(leases.contains("kube-scheduler") && leases.contains("kube-controller-manager"), "{leases}");
 }

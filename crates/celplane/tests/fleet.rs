@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::coordination::v1::Lease;
-use api::core::v1::{Node, Pod};
+use api::core::v1::{Event, Node, Pod};
 use api::features::Features as Gates;
 use api::json::Value;
 use apiserver::identity::User;
@@ -39,8 +39,22 @@ pub(crate) struct Running {
     task: tokio::task::JoinHandle<()>,
 }
 
+/// A scheduler or controllers at work, until this is dropped.
+pub(crate) struct Component {
+    stop: client::Stop,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Component {
+    /// Ends it, and waits until it has.
+    pub(crate) async fn end(self) {
+        self.stop.stop();
+        self.task.await.unwrap();
+    }
+}
+
 impl Running {
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         drop(self._stop);
         self.task.await.unwrap();
     }
@@ -69,8 +83,32 @@ impl Cluster {
         Self { store, server, admin, nodes, pods }
     }
 
-    /// Runs the controllers, until what is given back is dropped.
-    pub(crate) fn controllers(&self, features: Gates) -> client::Stop {
+    /// Runs all controllers, until what is given back is dropped.
+    pub(crate) fn controllers(&self, features: Gates) -> Component {
+        self.some_controllers(&["*"], features)
+    }
+
+    /// Runs the scheduler, until what is given back is dropped.
+    pub(crate) fn scheduler(&self, features: Gates) -> Component {
+        let (stop, shutdown) = client::Shutdown::channel();
+        let user = User::authenticated(scheduler::IDENTITY, &[]);
+        let options = scheduler::Options {
+            client: Client::in_process(Connection::new(self.server.clone(), Some(user)), "kube-scheduler"),
+            features,
+            registry: Arc::new(telemetry::metrics::Registry::new()),
+            health: client::Health::new(),
+            shutdown,
+            leadership: client::election::Leadership::uncontested(),
+            seed: 1,
+            configuration: Default::default(),
+            profiler: Default::default(),
+        };
+        let task = tokio::spawn(async move { scheduler::run(options).await.unwrap() });
+        Component { stop, task }
+    }
+
+    /// Runs these controllers, until what is given back is dropped.
+    pub(crate) fn some_controllers(&self, names: &[&str], features: Gates) -> Component {
         let (stop, shutdown) = client::Shutdown::channel();
         let server = self.server.clone();
         let options = controllers::manager::Options {
@@ -79,7 +117,7 @@ impl Cluster {
                 let user = User::authenticated(name, &groups);
                 Client::in_process(Connection::new(server.clone(), Some(user)), name)
             }),
-            controllers: vec!["*".to_owned()],
+            controllers: names.iter().map(ToString::to_string).collect(),
             features,
             settings: controllers::settings::Settings::default(),
             runtime: client::controller::Runtime::new(
@@ -88,8 +126,8 @@ impl Cluster {
                 shutdown,
             ),
         };
-        tokio::spawn(controllers::manager::run(options));
-        stop
+        let task = tokio::spawn(controllers::manager::run(options));
+        Component { stop, task }
     }
 
     pub(crate) fn fleet(&self, nodes: usize, features: Gates) -> Running {
@@ -106,7 +144,7 @@ impl Cluster {
             cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
             features: features.into(),
             clock: clock::wall(),
-            port: 0,
+            endpoint: None,
         };
         let fleet = Fleet::new(options, Simulation::new(Rules::default()));
         let (stop, stopped) = oneshot::channel();
@@ -181,6 +219,42 @@ async fn pods_run_end_and_go_on_after_a_restart() {
     pods.delete("default", "a", &Deletion::default()).await.unwrap();
     until(&cluster.pods, || cluster.pod("a").is_none()).await;
     fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_until_its_volume_can_be_reached() {
+    const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes", "PersistentVolume");
+    const CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let _fleet = cluster.fleet(1, Gates::all_proposals());
+    until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some()).await;
+    let claim = api::json!({"metadata": {"name": "c"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v",
+    }});
+    let claim = cluster.admin.documents(CLAIMS).create("default", &claim).await.unwrap();
+    let uid = claim.str_at(&["metadata", "uid"]).unwrap();
+    let volume = api::json!({"metadata": {"name": "v"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"},
+        "claimRef": {"namespace": "default", "name": "c", "uid": uid},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [
+            {"matchCELExpressions": ["'rack' in node.labels && node.labels['rack'] == 'r1'"]},
+        ]}},
+    }});
+    cluster.admin.documents(VOLUMES).create("", &volume).await.unwrap();
+    let mut spec = on("node-0");
+    let volumes = api::json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]);
+    spec.as_object_mut().unwrap().insert("volumes", volumes);
+    cluster.create("waits", spec).await;
+    let events: Informer<Event> = Informer::start(&cluster.admin, Selection::default());
+    let is_told = |it: &Event| it.reason == "FailedMount" && it.message.contains("no matching NodeSelectorTerms");
+    until(&events, || events.store().list().iter().any(|it| is_told(it))).await;
+    let pod = cluster.pod("waits").unwrap();
+    assert_eq!((&*pod.status.phase, &*pod.status.pod_ip), ("Pending", ""));
+    let state = pod.status.container_statuses.first().and_then(|it| it.state.clone());
+    assert_eq!(state, Some(api::json!({"waiting": {"reason": "ContainerCreating"}})));
+    let label = api::json!({"metadata": {"labels": {"rack": "r1"}}});
+    cluster.admin.documents(Node::RESOURCE).patch("", "node-0", "", Patch::Merge, &label).await.unwrap();
+    until(&cluster.pods, || cluster.pod("waits").is_some_and(|pod| pod.status.phase == "Running")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,8 +15,11 @@ mod cel;
 mod client;
 mod controllers;
 mod etcd;
+mod evictions;
 mod first_light;
 mod fleet;
+mod fleet_load;
+mod hot_loop;
 mod killed;
 mod kube_rs;
 mod kubectl;
@@ -34,3 +37,5 @@ mod store_commands;
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/paused.rs"]
+mod paused;

@@ -1,4 +1,7 @@
-//! One table of tolerations through all who ask: daemon sets, taint eviction and the node agent say what `matching` says.
+//! One table of tolerations through all who ask: three scheduler plugins and their queueing hints, daemon sets, taint
+//! eviction and the node agent say what `matching` says.
+
+mod scheduler;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +55,10 @@ fn all_consumers_give_the_verdict_of_matching() {
         let tolerations: Vec<Toleration> = list(&case, "tolerations");
         let features = features(&case);
         let verdicts = Tolerations::new(&tolerations, &cache, &features);
+        let cordon =
+            Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
+        let passes = scheduler::tolerates_cordon(&tolerations, features);
+        assert_eq!(passes, verdicts.tolerate(&cordon), "a cordoned node with {tolerations:?}");
         for (given, effect) in list::<Taint>(&case, "taints")
             .into_iter()
             .flat_map(|taint| ["NoSchedule", "NoExecute"].map(|effect| (taint.clone(), effect)))
@@ -60,6 +67,10 @@ fn all_consumers_give_the_verdict_of_matching() {
             let what = format!("{tolerations:?} and {taint:?}");
             let tolerated = verdicts.tolerate(&taint);
             let node = node(&taint);
+
+            assert_eq!(scheduler::tolerates(&tolerations, &taint, features), tolerated, "the scheduler with {what}");
+            let spreads = scheduler::spreads_to(&tolerations, &taint, features);
+            assert_eq!(spreads, tolerated, "spreading with {what}");
 
             let spec = PodSpec { tolerations: tolerations.clone(), ..PodSpec::default() };
             let placement = Demand::new(&spec, &cache, &features).placement(&matching::Node::new(&node, &sets));

@@ -2,6 +2,10 @@
 //!
 //! The skew section of KEP-5500, component by component, in one process; `TaintTolerationCEL` is on or off in each.
 
+mod matrix;
+mod old_client;
+mod order;
+
 use api::apps::v1::DaemonSet;
 use api::core::v1::Node;
 use api::features::{Features, Gate};

@@ -28,6 +28,7 @@ use client::resources::Served as _;
 
 use self::revision::Outcome;
 use self::rule::{Round, Seen, Step};
+use crate::action::Action;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::manager::{Context, now};
@@ -149,8 +150,10 @@ impl Deployments {
                     Some(failure) if failure.is_ending_namespace() => return Ok(Next::Done),
                     Some(Failure::Held { after, .. }) => return Ok(Next::After(after)),
                     Some(failure) => {
-                        let decision = round.after_creation(&new, Outcome::Failed(failure.to_string()));
-                        self.executor.perform(&key, decision.actions).await?;
+                        let mut actions = round.after_creation(&new, Outcome::Failed(failure.to_string())).actions;
+                        // Nobody has to hear of the same refusal again and again.
+                        actions.retain(|action| created.is_news || !matches!(action, Action::Event(_)));
+                        self.executor.perform(&key, actions).await?;
                         return failure.held().map(Next::After).ok_or(failure);
                     }
                 };

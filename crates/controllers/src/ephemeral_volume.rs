@@ -12,7 +12,7 @@ use client::resources::Served as _;
 
 use crate::action::Action;
 use crate::edit;
-use crate::executor::{Executor, Failure};
+use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
 use crate::volume_protection::{claim_name, is_for};
@@ -68,6 +68,7 @@ pub async fn run(context: Context) {
 impl Ephemeral {
     async fn reconcile(&self, key: Key) -> Result<Next, EphemeralError> {
         let Some(pod) = self.pods.store().get_key(&key).filter(|pod| !pod.metadata.is_deleting()) else {
+            self.executor.forget(&key);
             return Ok(Next::Done);
         };
         if !self.executor.settled(&key) {
@@ -81,19 +82,23 @@ impl Ephemeral {
             Err(error) if error.is_not_found() => return Ok(Next::Done),
             Err(error) => return Err(Failure::from(error).into()),
         };
-        let claims = |name: &str| self.claims.store().get(&key.namespace, name);
-        let (actions, problem) = claims_of(&pod, &whole, claims);
+        let known = |name: &str| self.claims.store().get(&key.namespace, name);
+        let (claims, problem) = claims_of(&pod, &whole, known);
         let about = client::events::reference(&*pod);
-        for (volume, action) in actions {
-            if let Err(failure) = self.executor.perform(&key, vec![action]).await {
-                if failure.is_ending_namespace() {
-                    return Ok(Next::Done);
-                }
+        let owner = Owner { about: about.clone(), generation: pod.metadata.generation };
+        for (volume, claim) in claims {
+            let resource = PersistentVolumeClaim::RESOURCE;
+            let created = self.executor.create_all(&key, &owner, &resource, vec![claim]).await;
+            let Some(failure) = created.failure else { continue };
+            if failure.is_ending_namespace() {
+                return Ok(Next::Done);
+            }
+            if created.is_news {
                 let name = format!("{}-{volume}", key.name);
                 let message = format!("ephemeral volume {volume}: create PVC {name}: {failure}");
                 self.executor.perform(&key, vec![Action::warning(&about, "FailedBinding", message)]).await?;
-                return failure.held().map(Next::After).ok_or(failure.into());
             }
+            return failure.held().map(Next::After).ok_or(failure.into());
         }
         if let Some(problem) = problem {
             let event = Action::warning(&about, "FailedBinding", problem.clone());
@@ -109,8 +114,8 @@ fn claims_of(
     pod: &Pod,
     whole: &Value,
     known: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
-) -> (Vec<(String, Action)>, Option<String>) {
-    let mut actions = Vec::new();
+) -> (Vec<(String, Value)>, Option<String>) {
+    let mut claims = Vec::new();
     let (namespace, pod_name) = (&pod.metadata.namespace, &pod.metadata.name);
     let volumes = whole.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap_or_default();
     for (volume, document) in pod.spec.volumes.iter().zip(volumes).filter(|(volume, _)| volume.ephemeral.is_some()) {
@@ -123,7 +128,7 @@ fn claims_of(
                 "ephemeral volume {}: PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)",
                 volume.name
             );
-            return (actions, Some(problem));
+            return (claims, Some(problem));
         }
         let template =
             |path: &[&str]| document.at(&["ephemeral", "volumeClaimTemplate"]).and_then(|it| it.at(path)).cloned();
@@ -141,9 +146,9 @@ fn claims_of(
             }
         }
         edit::set(&mut object, &["spec"], template(&["spec"]).unwrap_or_default());
-        actions.push((volume.name.to_string(), Action::Create { resource: PersistentVolumeClaim::RESOURCE, object }));
+        claims.push((volume.name.to_string(), object));
     }
-    (actions, None)
+    (claims, None)
 }
 
 #[cfg(test)]
@@ -161,9 +166,9 @@ mod tests {
             ]},
         });
         let pod: Pod = api::json::from_value(&whole).expect("a pod");
-        let (actions, problem) = claims_of(&pod, &whole, |_| None);
+        let (claims, problem) = claims_of(&pod, &whole, |_| None);
         assert_eq!(problem, None);
-        let [(_, Action::Create { object, .. })] = actions.as_slice() else { panic!("{actions:?}") };
+        let [(_, object)] = claims.as_slice() else { panic!("{claims:?}") };
         assert_eq!(edit::name(object), "p-v");
         assert_eq!(object.at(&["metadata", "labels"]), Some(&api::json!({"l": "1"})));
         let made: Arc<PersistentVolumeClaim> = Arc::new(api::json::from_value(object).expect("a claim"));

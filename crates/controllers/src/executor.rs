@@ -290,7 +290,7 @@ impl Executor {
                 match answer {
                     Ok(answer) => {
                         self.note(key, resource, &answer);
-                        self.inner.refusals.accepted(&who, Instant::now());
+                        self.inner.refusals.accepted(&who);
                         created.objects.push(answer);
                     }
                     Err(error) => {

@@ -59,8 +59,17 @@ struct Held {
     reason: Reason,
     message: String,
     generation: i64,
-    /// When it may go, once the reason is gone.
-    released: Option<Instant>,
+    waits_for: WaitsFor,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    /// The reason to go.
+    Reason,
+    /// A turn: the reason is gone.
+    Turn,
+    /// Its turn, at this time.
+    Time(Instant),
 }
 
 #[derive(Default)]
@@ -68,8 +77,8 @@ struct State {
     held: HashMap<Who, Held>,
     /// When each reason is tried again.
     canaries: HashMap<Reason, Instant>,
-    /// The last time that was given to somebody released.
-    last_release: Option<Instant>,
+    /// The last turn that was given away.
+    last_turn: Option<Instant>,
 }
 
 /// Who was refused, and why. One for all controllers of a process.
@@ -92,25 +101,31 @@ impl Refusals {
     /// Whether `who`, whose object has this generation, may try to create.
     pub fn ask(&self, who: &Who, generation: i64, now: Instant) -> Turn {
         let mut state = self.lock();
-        let State { held, canaries, .. } = &mut *state;
-        let Some(waiting) = held.get(who) else { return Turn::Go };
+        let State { held, canaries, last_turn } = &mut *state;
+        let Some(waiting) = held.get_mut(who) else { return Turn::Go };
         if waiting.generation != generation {
             state.leave(who);
             return Turn::Go;
         }
-        let wait = |until: Instant| {
-            let after = until.saturating_duration_since(now).min(ASK);
-            Turn::Wait { after, message: waiting.message.clone() }
-        };
-        match (waiting.released, canaries.get_mut(&waiting.reason)) {
-            (Some(at), _) if at > now => wait(at),
-            (None, Some(at)) if *at > now => wait(*at),
-            (None, Some(at)) => {
+        if waiting.waits_for == WaitsFor::Turn {
+            // Turns are given to those who ask, so that nobody's passes unused.
+            let next = last_turn.and_then(|last| last.checked_add(RELEASE)).map_or(now, |next| next.max(now));
+            *last_turn = Some(next);
+            waiting.waits_for = WaitsFor::Time(next);
+        }
+        let until = match (waiting.waits_for, canaries.get_mut(&waiting.reason)) {
+            (WaitsFor::Time(at), _) => at,
+            (_, Some(at)) if *at <= now => {
                 // The others wait for the outcome.
                 *at = later(now, who);
-                Turn::Go
+                return Turn::Go;
             }
-            _ => Turn::Go,
+            (_, Some(at)) => *at,
+            (_, None) => now,
+        };
+        match until.saturating_duration_since(now) {
+            Duration::ZERO => Turn::Go,
+            after => Turn::Wait { after: after.min(ASK), message: waiting.message.clone() },
         }
     }
 
@@ -119,7 +134,7 @@ impl Refusals {
         let reason = Reason::new(&who.1.namespace, error);
         let mut state = self.lock();
         state.canaries.entry(reason.clone()).or_insert_with(|| later(now, who));
-        let held = Held { reason, message: error.to_string(), generation, released: None };
+        let held = Held { reason, message: error.to_string(), generation, waits_for: WaitsFor::Reason };
         let news = state.held.get(who).is_none_or(|known| known.reason != held.reason);
         if news {
             state.leave(who);
@@ -129,19 +144,16 @@ impl Refusals {
     }
 
     /// Notes that `who` could create: those who were refused for the same reason follow.
-    pub fn accepted(&self, who: &Who, now: Instant) {
+    pub fn accepted(&self, who: &Who) {
         let mut state = self.lock();
-        let State { held, canaries, last_release } = &mut *state;
+        let State { held, canaries, .. } = &mut *state;
         let Some(freed) = held.remove(who) else { return };
-        if freed.released.is_some() || canaries.remove(&freed.reason).is_none() {
+        if freed.waits_for != WaitsFor::Reason || canaries.remove(&freed.reason).is_none() {
             return;
         }
-        let mut at = last_release.map_or(now, |last| last.max(now));
         for other in held.values_mut().filter(|other| other.reason == freed.reason) {
-            at = at.checked_add(RELEASE).unwrap_or(at);
-            other.released = Some(at);
+            other.waits_for = WaitsFor::Turn;
         }
-        *last_release = Some(at);
     }
 
     /// Forgets an object that is gone.

@@ -25,7 +25,7 @@ use client::resources::Served as _;
 use self::pod::{Need, Problem, is_for, known_name, need, reserve, statuses};
 use self::release::{OwnerPod, release};
 use crate::action::Action;
-use crate::executor::{Executor, Failure};
+use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
 use crate::outcome;
@@ -170,15 +170,18 @@ impl Claims {
                 Ok(Need::Nothing) => continue,
                 Ok(Need::Tell(name)) => name,
                 Ok(Need::Create(object)) => {
-                    let claims = self.executor.client().documents(ResourceClaim::RESOURCE);
-                    match claims.create(&key.namespace, &object).await {
-                        Ok(made) => crate::edit::name(&made).into(),
-                        Err(error) => {
-                            let failure = Failure::from(error);
-                            if failure.is_ending_namespace() {
-                                return Ok(Next::Done);
+                    let owner = Owner { about: client::events::reference(&*pod), generation: pod.metadata.generation };
+                    let resource = ResourceClaim::RESOURCE;
+                    let created = self.executor.create_all(&key, &owner, &resource, vec![object]).await;
+                    match (created.objects.first(), created.failure) {
+                        (Some(made), _) => crate::edit::name(made).into(),
+                        (None, None) => continue,
+                        (None, Some(failure)) if failure.is_ending_namespace() => return Ok(Next::Done),
+                        (None, Some(failure)) => {
+                            if created.is_news {
+                                let why = format!("create ResourceClaim : {failure}");
+                                self.report(&key, &pod, &wanted.name, &why).await?;
                             }
-                            self.report(&key, &pod, &wanted.name, &format!("create ResourceClaim : {failure}")).await?;
                             return failure.held().map(Next::After).ok_or(failure.into());
                         }
                     }

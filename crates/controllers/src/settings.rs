@@ -8,6 +8,9 @@ use api::x509::request::Request;
 
 use crate::node_lifecycle;
 
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// What controllers are told at the start. The defaults are Kubernetes'.
 #[derive(Clone)]
 pub struct Settings {
@@ -19,6 +22,8 @@ pub struct Settings {
     pub signer: Option<Arc<dyn CertificateSigner>>,
     /// For how long certificates hold at the most (`--cluster-signing-duration`).
     pub signing_duration: Duration,
+    /// By which evictions are planned.
+    pub clock: Clock,
     /// How nodes are watched (`--node-monitor-period` and others).
     pub node_lifecycle: node_lifecycle::Settings,
     /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
@@ -38,6 +43,7 @@ impl Default for Settings {
             tokens: None,
             signer: None,
             signing_duration: Duration::from_secs(365 * 24 * 3600),
+            clock: Arc::new(crate::manager::now),
             node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),

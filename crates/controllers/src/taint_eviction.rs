@@ -19,8 +19,9 @@ use matching::{CompileCache, Features, taints};
 
 use self::plan::{Plan, Step, revise};
 use crate::executor::{Executor, Failure};
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::placement::{compile_cache, index_pods_by_node, pods_on};
+use crate::settings::Clock;
 
 /// The component of its events; it acts under the account of the node controller.
 const NAME: &str = "taint-eviction-controller";
@@ -34,6 +35,7 @@ struct Evictions {
     executor: Executor,
     cache: Arc<CompileCache>,
     features: Features,
+    clock: Clock,
     plans: Mutex<HashMap<Key, Planned>>,
 }
 
@@ -62,6 +64,7 @@ pub async fn run(context: Context) {
         executor: Executor::new(NAME, context.client.clone(), context.refusals.clone()),
         cache,
         features: context.features.into(),
+        clock: context.settings.clock.clone(),
         plans: Mutex::default(),
     });
     runner
@@ -124,7 +127,7 @@ impl Evictions {
             self.plans().remove(&key);
             return Ok(Next::Done);
         }
-        let now = now();
+        let now = (self.clock)();
         let step = match self.nodes.store().get("", &pod.spec.node_name) {
             Some(node) => revise(planned.as_ref().map(|it| it.plan), self.stay(&pod, &node), now),
             None => Step::Nothing,

@@ -9,6 +9,7 @@ mod nodes;
 mod pods;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tracing::info;
 
 use self::member::Member;
 use crate::clock::Clock;
+use crate::logs;
 use crate::runtime::Runtime;
 use crate::template::Template;
 
@@ -51,8 +53,8 @@ pub struct Options {
     pub features: Features,
     /// What time it is.
     pub clock: Clock,
-    /// Where logs can be read, 0 for nowhere.
-    pub port: u16,
+    /// Where the server can ask for logs, if anywhere.
+    pub endpoint: Option<SocketAddr>,
 }
 
 /// Nodes at work. Clones are the same fleet.
@@ -68,7 +70,8 @@ impl<R> Clone for Fleet<R> {
 
 struct Inner<R> {
     template: Template,
-    port: u16,
+    endpoint: Option<SocketAddr>,
+    client: Client,
     cache: Arc<CompileCache>,
     features: Features,
     clock: Clock,
@@ -101,13 +104,14 @@ impl<R: Runtime> Fleet<R> {
             inner: Arc::new(Inner {
                 members,
                 template: options.template,
-                port: options.port,
+                endpoint: options.endpoint,
                 cache: options.cache,
                 features: options.features,
                 clock: options.clock,
                 runtime,
                 nodes: Informer::start(&options.client, mine("metadata.name")),
                 pods: Informer::start(&options.client, of_pods),
+                client: options.client,
                 node_queue: Arc::new(Queue::new(PAUSES, None)),
                 pod_queue: Arc::new(Queue::new(PAUSES, None)),
             }),
@@ -132,10 +136,30 @@ impl<R: Runtime> Fleet<R> {
         self.inner.nodes.health().and_then(|()| self.inner.pods.health())
     }
 
-    /// What the pods run in.
+    /// Whether a node belongs to the fleet.
     #[must_use]
-    pub fn runtime(&self) -> &R {
-        &self.inner.runtime
+    pub fn has_node(&self, name: &str) -> bool {
+        self.inner.members.contains_key(name)
+    }
+
+    /// What a container of a pod has written, as much as is wanted.
+    ///
+    /// # Errors
+    /// Why there is nothing to be read, as `kubectl logs` shows it.
+    pub async fn logs(
+        &self,
+        namespace: &str,
+        name: &str,
+        container: &str,
+        options: &logs::Options,
+    ) -> Result<String, String> {
+        let fleet = &self.inner;
+        let pod = fleet.pods.store().get(namespace, name);
+        let pod = pod.filter(|pod| self.has_node(&pod.spec.node_name));
+        let pod = pod.ok_or_else(|| format!("pod \"{name}\" not found on this node"))?;
+        let now = (fleet.clock)();
+        let lines = fleet.runtime.logs(&pod, container, options.previous, now).await?;
+        Ok(options.render(&lines, now))
     }
 }
 

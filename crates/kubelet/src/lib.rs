@@ -5,7 +5,9 @@
 //!
 //! - [`template`]: what a node is like; [`node_status`]: what it says of itself; [`heartbeat`]: that it lives.
 //! - [`admission`]: whether a pod that was bound to the node may run there.
-//! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod.
+//! - [`volumes`]: whether its volumes can be reached from there.
+//! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod; [`logs`]: what
+//!   containers have written.
 //! - [`slice_template`]: devices of a node that are not there, as drivers would publish them.
 //! - [`faults`]: nodes that stop or flap on demand.
 //! - [`fleet`]: many nodes at work, with one informer of nodes and one of pods, each writing under its own name.
@@ -17,6 +19,7 @@ pub mod clock;
 pub mod faults;
 pub mod fleet;
 pub mod heartbeat;
+pub mod logs;
 pub mod node_status;
 pub mod pod_addresses;
 pub mod pod_status;
@@ -24,5 +27,6 @@ pub mod runtime;
 pub mod simulation;
 pub mod slice_template;
 pub mod template;
+pub mod volumes;
 
 pub use fleet::{Fleet, Options};

@@ -2,9 +2,13 @@
 //!
 //! Follows `nodestatus/setters.go` of Kubernetes' kubelet.
 
+use std::net::{IpAddr, SocketAddr};
+
 use api::core::v1::{Node, NodeCondition};
 use api::json::Value;
 use api::time::Timestamp;
+
+use crate::pod_addresses;
 
 const HEALTHY: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -47,10 +51,32 @@ pub fn last_heartbeat(node: &Node) -> Option<Timestamp> {
     node.status.conditions.iter().find(|it| it.condition_type == "Ready").and_then(|it| it.last_heartbeat_time)
 }
 
+/// Where the node is: at the address of the agent, if others can reach it, or else at a simulated one.
+#[must_use]
+pub fn addresses(name: &str, number: usize, endpoint: Option<SocketAddr>) -> Value {
+    let address = endpoint.map_or_else(|| IpAddr::V4(pod_addresses::of_node(number)), |endpoint| endpoint.ip());
+    let address = address.to_string();
+    api::json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}])
+}
+
+/// The port at which the agent answers, 0 for none.
+#[must_use]
+pub fn endpoints(endpoint: Option<SocketAddr>) -> Value {
+    let port = i32::from(endpoint.map_or(0, |endpoint| endpoint.port()));
+    api::json!({"kubeletEndpoint": {"Port": port}})
+}
+
 /// A strategic merge patch of a node's status.
 #[must_use]
 pub fn patch(node: &Node, is_ready: bool, now: Timestamp) -> Value {
     api::json!({"status": {"conditions": (conditions(&node.status.conditions, is_ready, now))}})
+}
+
+/// A merge patch of the status of a node that registered when its agent was elsewhere.
+#[must_use]
+pub fn moved(name: &str, number: usize, endpoint: SocketAddr) -> Value {
+    let addresses = addresses(name, number, Some(endpoint));
+    api::json!({"status": {"addresses": addresses, "daemonEndpoints": (endpoints(Some(endpoint)))}})
 }
 
 type Row = (&'static str, &'static str, &'static str, &'static str);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use api::core::v1::Pod;
+use api::core::v1::{self, Pod};
 use api::json::Text;
 use api::time::Timestamp;
+
+use crate::logs::Line;
 
 /// Runs the containers of pods.
 ///
@@ -20,11 +22,17 @@ pub trait Runtime: Send + Sync + 'static {
     /// Drops what is known of a pod that is gone.
     fn forget(&self, uid: &str);
 
-    /// What a container has written.
+    /// What a container has written, or its run before this one.
     ///
     /// # Errors
     /// Why there is nothing to be read, as `kubectl logs` shows it.
-    fn logs(&self, pod: &Pod, container: &str, now: Timestamp) -> impl Future<Output = Result<String, String>> + Send;
+    fn logs(
+        &self,
+        pod: &Pod,
+        container: &str,
+        previous: bool,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Line>, String>> + Send;
 }
 
 /// How a pod's containers are doing.
@@ -38,6 +46,31 @@ pub struct Observation {
     pub containers: Vec<Container>,
     /// When to look again, at the latest.
     pub next: Option<Duration>,
+}
+
+impl Observation {
+    /// Containers of which none has been created.
+    #[must_use]
+    pub fn not_started(pod: &Pod) -> Self {
+        let reason = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let waiting = |container: &v1::Container| Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_id: Text::default(),
+            container_id: Text::default(),
+            state: State::Waiting { reason, message: String::new() },
+            last_end: None,
+            is_ready: false,
+            is_started: false,
+            restarts: 0,
+        };
+        Self {
+            has_sandbox: false,
+            init_containers: pod.spec.init_containers.iter().map(waiting).collect(),
+            containers: pod.spec.containers.iter().map(waiting).collect(),
+            next: None,
+        }
+    }
 }
 
 /// Whether a pod's containers have ended.

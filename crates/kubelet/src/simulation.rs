@@ -7,7 +7,6 @@ mod containers;
 mod rules;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::core::v1::Pod;
@@ -15,8 +14,9 @@ use api::json::Text;
 use api::time::Timestamp;
 
 use self::containers::Containers;
-pub use self::rules::Rules;
-use crate::runtime::{Observation, Runtime, State, Stopping};
+pub use self::rules::{Rules, RulesError};
+use crate::logs::Line;
+use crate::runtime::{Ended, Observation, Runtime, State, Stopping};
 
 /// Exit code of a container that was told to end.
 const TERMINATED: i32 = 143;
@@ -79,32 +79,33 @@ impl Runtime for Simulation {
         self.pods().remove(uid);
     }
 
-    async fn logs(&self, pod: &Pod, container: &str, now: Timestamp) -> Result<String, String> {
+    async fn logs(&self, pod: &Pod, container: &str, previous: bool, now: Timestamp) -> Result<Vec<Line>, String> {
         let seen = self.observe(pod, now);
+        let name = &pod.metadata.name;
         let found = seen.init_containers.iter().chain(&seen.containers).find(|it| it.name == container);
         let Some(found) = found else {
-            return Err(format!("container \"{container}\" in pod \"{}\" not found", pod.metadata.name));
+            return Err(format!("container \"{container}\" in pod \"{name}\" not found"));
         };
-        let waits = |reason: &str| {
-            let name = &pod.metadata.name;
-            Err(format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}"))
+        let says = self.rules.for_pod(pod).log;
+        let began = |time: Timestamp| {
+            let lines = format!("simulated container {container} started ({})", found.image);
+            let lines = std::iter::once(lines).chain(says.lines().map(ToOwned::to_owned));
+            lines.map(move |text| Line { time, text }).collect::<Vec<_>>()
         };
-        let mut text = String::new();
-        let mut line = |time: &Timestamp, what: &str| {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{time} {what}");
+        let ran = |end: &Ended| {
+            let mut lines = began(end.started);
+            let text = format!("simulated container {container} ended with code {}", end.exit_code);
+            lines.push(Line { time: end.finished, text });
+            lines
         };
-        match &found.state {
-            State::Waiting { reason, .. } if found.last_end.is_none() => return waits(reason),
-            State::Waiting { .. } => {}
-            State::Running { since } => {
-                line(since, &format!("simulated container {container} started ({})", found.image))
-            }
-            State::Ended(end) => {
-                line(&end.started, &format!("simulated container {container} started ({})", found.image));
-                line(&end.finished, &format!("simulated container {container} ended with code {}", end.exit_code));
+        match (&found.state, &found.last_end) {
+            (_, Some(end)) if previous => Ok(ran(end)),
+            _ if previous => Err(format!("previous terminated container \"{container}\" in pod \"{name}\" not found")),
+            (State::Running { since }, _) => Ok(began(*since)),
+            (State::Ended(end), _) | (State::Waiting { .. }, Some(end)) => Ok(ran(end)),
+            (State::Waiting { reason, .. }, None) => {
+                Err(format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}"))
             }
         }
-        Ok(text)
     }
 }

@@ -1,11 +1,12 @@
 //! What the nodes of a fleet are like: a Node manifest whose gaps are filled, and whose name each node replaces.
 
+use std::net::SocketAddr;
+
 use api::core::v1::Node;
 use api::json::{ConvertError, Object, Value, from_value};
 use api::time::Timestamp;
 
 use crate::node_status;
-use crate::pod_addresses;
 
 /// Labels, taints, capacity and the like of nodes to be.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ impl Template {
 
     /// The node with this name and number, as it registers itself: ready, with the labels every node has.
     #[must_use]
-    pub fn node(&self, name: &str, number: usize, port: u16, now: Timestamp) -> Value {
+    pub fn node(&self, name: &str, number: usize, endpoint: Option<SocketAddr>, now: Timestamp) -> Value {
         let mut node = self.document.clone();
         let Some(fields) = node.as_object_mut() else { return node };
         fields.insert("apiVersion", "v1");
@@ -65,13 +66,9 @@ impl Template {
         status.get_or_insert("capacity", default_capacity);
         let capacity = status.get("capacity").cloned().unwrap_or_default();
         status.get_or_insert("allocatable", || capacity);
-        let address = pod_addresses::of_node(number).to_string();
-        status.get_or_insert(
-            "addresses",
-            || api::json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]),
-        );
+        status.get_or_insert("addresses", || node_status::addresses(name, number, endpoint));
         status.insert("conditions", node_status::conditions(&[], true, now));
-        status.insert("daemonEndpoints", api::json!({"kubeletEndpoint": {"Port": (i32::from(port))}}));
+        status.insert("daemonEndpoints", node_status::endpoints(endpoint));
         let info = part(status, "nodeInfo");
         for (field, value) in node_info(name) {
             info.get_or_insert(field, || value.into());
@@ -126,7 +123,7 @@ mod tests {
 
     fn node(template: &str) -> Value {
         let document = api::json::parse(template.as_bytes()).unwrap();
-        Template::new(document).unwrap().node("n1", 4, 0, Timestamp { seconds: 0, nanos: 0 })
+        Template::new(document).unwrap().node("n1", 4, None, Timestamp { seconds: 0, nanos: 0 })
     }
 
     #[test]

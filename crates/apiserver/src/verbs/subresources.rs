@@ -2,6 +2,7 @@
 
 mod binding;
 mod eviction;
+mod log;
 mod scale;
 mod token;
 
@@ -10,7 +11,6 @@ use super::{Call, patch, read, update};
 use crate::http::answer::Answer;
 use crate::http::request::Verb;
 use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
 
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();
@@ -37,28 +37,10 @@ pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
         ("binding", Verb::Create) => bind(call).await,
         ("eviction", Verb::Create) => eviction::evict(call).await,
         ("token", Verb::Create) => token::create(call).await,
-        ("log", Verb::Get) => log(call).await,
+        ("log", Verb::Get) => log::log(call).await,
         ("exec" | "attach" | "portforward" | "proxy", _) => needs_kubelet(call).await,
         _ => Err(Failure::method_not_allowed()),
     }
-}
-
-/// Logs are with the kubelet of the pod's node; a pod without a node has none.
-async fn log(call: &Call<'_>) -> Result<Answer> {
-    call.wait_for_now().await?;
-    let Some(pod) = call.cache().get(&call.key()) else {
-        return Err(Failure::not_found(call.resource, &call.target.name));
-    };
-    let pod = pod.decode();
-    let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-    if node.is_empty() {
-        return Ok(Answer::bytes(204, "", ""));
-    }
-    let message = format!(
-        "the logs of pod {} are with the kubelet of node {node}, which this server cannot reach",
-        metadata::text(&pod, "name")
-    );
-    Err(Failure::internal(message))
 }
 
 async fn needs_kubelet(call: &Call<'_>) -> Result<Answer> {
@@ -75,5 +57,8 @@ async fn needs_kubelet(call: &Call<'_>) -> Result<Answer> {
     if node.is_empty() {
         return Err(Failure::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    Err(Failure::internal(format!("the kubelet of node {node} cannot be reached from this server")))
+    match call.server.kubelets() {
+        Some(kubelets) => Err(Failure::bad_request(kubelets.no_streams(node))),
+        None => Err(Failure::internal(format!("the kubelet of node {node} cannot be reached from this server"))),
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;
+use crate::roles::kubelet::{NodeArguments, listener};
 use crate::roles::{self, kubelet};
 use crate::separate::SeparateArguments;
 
@@ -20,6 +21,11 @@ pub(crate) struct Arguments {
     /// How many nodes; the kubeconfig's user must be allowed to impersonate them
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
+    #[command(flatten)]
+    like: NodeArguments,
+    /// The port of this machine at which the API server reads logs; without it there are none
+    #[arg(long, value_name = "PORT")]
+    log_port: Option<u16>,
 }
 
 impl Arguments {
@@ -32,6 +38,11 @@ impl Arguments {
                 Some(name) => vec![name.clone()],
                 None => kubelet::names(self.nodes),
             };
+            let listener = match self.log_port {
+                Some(port) => Some(listener::bind(port).await?),
+                None => None,
+            };
+            let nodes = self.like.nodes(names, listener.as_ref().map(|(_, address)| *address))?;
             let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
             let client_for = Arc::new(move |node: &str| {
                 let user = format!("system:node:{node}");
@@ -40,7 +51,11 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            roles::run_alone(kubelet::start(names, reads, client_for, features), role.open_place(10248)).await
+            let (running, fleet) = kubelet::start(nodes, reads, client_for, features);
+            if let Some((listener, _)) = listener {
+                listener::serve(listener, fleet);
+            }
+            roles::run_alone(running, role.open_place(10248)).await
         })
     }
 }

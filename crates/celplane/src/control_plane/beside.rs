@@ -22,6 +22,8 @@ pub(crate) struct Beside {
     /// How many simulated nodes there are
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     nodes: usize,
+    #[command(flatten)]
+    like: kubelet::NodeArguments,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -49,7 +51,7 @@ pub(super) struct Checked {
     controller_manager: Features,
     kubelet: Features,
     scheduler_config: Configuration,
-    nodes: usize,
+    nodes: kubelet::Nodes,
     controllers: Vec<String>,
 }
 
@@ -64,7 +66,7 @@ impl Beside {
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
             scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
-            nodes: self.nodes,
+            nodes: self.like.nodes(kubelet::names(self.nodes), None)?,
             controllers: self.controllers,
         })
     }
@@ -74,6 +76,16 @@ impl Beside {
 pub(super) struct Running(Vec<Role>);
 
 impl Checked {
+    /// Which gates each component has.
+    pub(super) fn gates(&self) -> Vec<(&'static str, Features)> {
+        vec![
+            ("kube-apiserver", self.apiserver),
+            (scheduler::NAME, self.scheduler),
+            (controller_manager::NAME, self.controller_manager),
+            (kubelet::NAME, self.kubelet),
+        ]
+    }
+
     /// Starts controllers, scheduler and nodes. By its `authority` pods know the server, and users get certificates.
     pub(super) fn start(self, server: &Arc<Server>, authority: Authority) -> Running {
         let settings = Settings {
@@ -91,11 +103,15 @@ impl Checked {
         let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
         let profiler = Default::default();
         roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
-        if self.nodes > 0 {
+        let mut own = None;
+        if !self.nodes.names.is_empty() {
             let reads = connect(kubelet::FLEET, kubelet::NAME);
             let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-            roles.push(kubelet::start(kubelet::names(self.nodes), reads, client_for, self.kubelet));
+            let (role, fleet) = kubelet::start(self.nodes, reads, client_for, self.kubelet);
+            own = Some(fleet);
+            roles.push(role);
         }
+        server.set_kubelets(Arc::new(kubelet::reach::Reach { own }));
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));
         }

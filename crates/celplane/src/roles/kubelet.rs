@@ -1,9 +1,16 @@
 //! Simulated nodes as a role: one, or a whole fleet.
 
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+pub(crate) mod listener;
+pub(crate) mod reach;
 
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, Result, bail};
 use api::features::Features;
+use api::json::Value;
 use client::Client;
 use kubelet::fleet::ClientFor;
 use kubelet::simulation::{Rules, Simulation};
@@ -21,28 +28,84 @@ pub(crate) const FLEET: &str = "system:celplane:node-fleet";
 /// So many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
-/// Starts nodes of these names. `reads` is used for what all of them see, and `client_for` for what each writes.
-pub(crate) fn start(nodes: Vec<String>, reads: Client, client_for: ClientFor, features: Features) -> Role {
-    Role::start(NAME, features, move |setting| async move {
+/// What nodes are like, and how they play their pods.
+#[derive(clap::Args)]
+pub(crate) struct NodeArguments {
+    /// What the nodes are like: a Node manifest with labels, taints, capacity and so on, whose name is replaced
+    #[arg(long, value_name = "FILE", visible_alias = "template")]
+    node_template: Option<PathBuf>,
+    /// How pods are played unless their annotations say otherwise: start-seconds, run-seconds, failure-rate and so on
+    #[arg(long, value_name = "FILE")]
+    simulation: Option<PathBuf>,
+}
+
+/// The nodes of a fleet.
+pub(crate) struct Nodes {
+    pub(crate) names: Vec<String>,
+    pub(crate) template: Template,
+    pub(crate) rules: Rules,
+    /// Where the server can ask for logs, if not in its own process.
+    pub(crate) endpoint: Option<SocketAddr>,
+}
+
+impl NodeArguments {
+    /// Nodes of these names, as the files say.
+    pub(crate) fn nodes(&self, names: Vec<String>, endpoint: Option<SocketAddr>) -> Result<Nodes> {
+        let read = |path: &PathBuf| document(path).with_context(|| format!("cannot use `{}`", path.display()));
+        let template = match &self.node_template {
+            Some(path) => Template::new(read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
+            None => Template::default(),
+        };
+        let rules = match &self.simulation {
+            Some(path) => Rules::new(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
+            None => Rules::default(),
+        };
+        Ok(Nodes { names, template, rules, endpoint })
+    }
+}
+
+/// The only document of a file.
+fn document(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path)?;
+    let (mut documents, error) = api::yaml::parse_manifests(&text);
+    if let Some(error) = error {
+        bail!("{error}");
+    }
+    match (documents.pop(), documents.is_empty()) {
+        (Some(document), true) => Ok(document.value),
+        _ => bail!("it must hold one document"),
+    }
+}
+
+/// A fleet that is there once its role has started it.
+pub(crate) type Shared = Arc<OnceLock<Fleet<Simulation>>>;
+
+/// Starts nodes. `reads` is used for what all of them see, and `client_for` for what each writes.
+pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features: Features) -> (Role, Shared) {
+    let shared = Shared::default();
+    let known = shared.clone();
+    let role = Role::start(NAME, features, move |setting| async move {
         let started = Instant::now();
         let cache = CompileCache::new(EXPRESSIONS_MAX, Arc::new(move || started.elapsed()))?;
         let options = Options {
-            nodes,
-            template: Template::default(),
+            nodes: nodes.names,
+            template: nodes.template,
             client: reads,
             client_for,
             cache: Arc::new(cache),
             features: setting.features.into(),
             clock: clock::wall(),
-            port: 0,
+            endpoint: nodes.endpoint,
         };
-        let fleet = Fleet::new(options, Simulation::new(Rules::default()));
+        let fleet = Fleet::new(options, Simulation::new(nodes.rules));
+        let fleet = known.get_or_init(|| fleet).clone();
         let watched = fleet.clone();
         setting.health.add("informers", move || watched.health());
         let shutdown = setting.shutdown;
         fleet.run(async move { shutdown.requested().await }).await;
         Ok(())
-    })
+    });
+    (role, shared)
 }
 
 /// The names of the nodes of a fleet.

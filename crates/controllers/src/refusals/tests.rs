@@ -39,7 +39,7 @@ async fn two_hundred_refused_make_few_requests_and_are_all_released() {
                 tries += 1;
                 assert!(!refusals.refused(&who(name), 1, &refusal(&format!("{name}-y"), "gate"), now), "no news");
             } else {
-                refusals.accepted(&who(name), now);
+                refusals.accepted(&who(name));
                 created.insert(name, now);
             }
         }
@@ -65,7 +65,7 @@ async fn a_new_spec_or_another_reason_does_not_wait_with_the_others() {
     assert_eq!(refusals.ask(&who("c"), 1, now), Turn::Go);
     // One reason is gone; the other stays.
     assert!(refusals.refused(&who("a"), 2, &refusal("a-2", "gate"), now));
-    refusals.accepted(&who("a"), now);
+    refusals.accepted(&who("a"));
     assert!(matches!(refusals.ask(&who("b"), 1, now), Turn::Wait { .. }));
     refusals.forget(&who("b"));
     assert_eq!(refusals.ask(&who("b"), 1, now), Turn::Go);

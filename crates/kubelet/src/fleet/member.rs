@@ -1,13 +1,14 @@
 //! One node of a fleet: what it must remember between two looks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use api::coordination::v1::Lease;
 use api::core::v1::{Node, Pod};
 use api::json::Text;
 use client::Client;
+use client::events::{Recorder, Severity};
 
 use crate::faults::Faults;
 use crate::pod_addresses::PodAddresses;
@@ -19,6 +20,7 @@ pub(super) struct Member {
     pub(super) number: usize,
     /// Speaks under the node's name.
     pub(super) client: Client,
+    recorder: OnceLock<Recorder>,
     gone: AtomicBool,
     faults: Mutex<Faults>,
     pub(super) lease: Mutex<Option<Lease>>,
@@ -30,6 +32,8 @@ pub(super) struct State {
     pub(super) addresses: PodAddresses,
     /// The pods that may run here, by uid.
     pub(super) admitted: HashMap<Text, Arc<Pod>>,
+    /// The pods whose volumes were found in order, by uid.
+    pub(super) mounted: HashSet<Text>,
     /// The version of a pod that this node wrote last, by uid: what is older is out of date.
     written: HashMap<Text, u64>,
 }
@@ -40,15 +44,23 @@ impl Member {
             name: name.into(),
             number,
             client,
+            recorder: OnceLock::new(),
             gone: AtomicBool::new(false),
             faults: Mutex::default(),
             lease: Mutex::default(),
             state: Mutex::new(State {
                 addresses: PodAddresses::new(number),
                 admitted: HashMap::new(),
+                mounted: HashSet::new(),
                 written: HashMap::new(),
             }),
         }
+    }
+
+    /// Tells users what becomes of a pod. Most nodes have nothing to tell and need nobody who writes it.
+    pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        let recorder = self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name));
+        recorder.event(client::events::reference(pod), Severity::Warning, reason, message);
     }
 
     pub(super) fn is_gone(&self, gone: bool) {
@@ -98,6 +110,7 @@ impl State {
     /// Drops what the pod occupied.
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
+        self.mounted.remove(uid);
         self.addresses.give_back(uid);
     }
 

@@ -1,5 +1,6 @@
 //! Registering nodes, and keeping them alive: status when it changes or has stood for five minutes, leases in bursts.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,17 +28,29 @@ const STATUS_TURN: Duration = Duration::from_secs(1);
 const REGISTRATIONS: usize = 128;
 
 impl<R: Runtime> Inner<R> {
-    /// Makes sure that each node exists.
+    /// Makes sure that each node exists and says where its agent is.
     pub(super) async fn register_all(&self) {
-        let missing = self.members.values().filter(|member| self.nodes.store().get("", &member.name).is_none());
-        let missing: Vec<Arc<Member>> = missing.cloned().collect();
+        let is_missing = |member: &Arc<Member>| self.nodes.store().get("", &member.name).is_none();
+        let (missing, known): (Vec<_>, Vec<_>) = self.members.values().cloned().partition(is_missing);
         stream::iter(&missing).for_each_concurrent(REGISTRATIONS, |member| self.register(member)).await;
+        if let Some(endpoint) = self.endpoint {
+            stream::iter(&known).for_each_concurrent(REGISTRATIONS, |member| self.tell_move(member, endpoint)).await;
+        }
+    }
+
+    /// Nobody finds an agent where it was before.
+    async fn tell_move(&self, member: &Member, endpoint: SocketAddr) {
+        let patch = node_status::moved(&member.name, member.number, endpoint);
+        let nodes = member.client.documents(Node::RESOURCE);
+        if let Err(error) = nodes.patch("", &member.name, "status", Patch::Merge, &patch).await {
+            warn!(node = %member.name, err = %error, "Could not tell where the node is");
+        }
     }
 
     async fn register(&self, member: &Member) {
         let mut failures = 0;
         loop {
-            let node = self.template.node(&member.name, member.number, self.port, (self.clock)());
+            let node = self.template.node(&member.name, member.number, self.endpoint, (self.clock)());
             match member.client.documents(Node::RESOURCE).create("", &node).await {
                 Ok(_) => return info!(node = %member.name, "Registered node"),
                 Err(error) if error.is_already_exists() => return,

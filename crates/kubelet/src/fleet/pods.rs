@@ -14,10 +14,13 @@ use super::Inner;
 use super::member::{Member, address_of};
 use crate::admission;
 use crate::pod_status::{self, Addresses};
-use crate::runtime::{Runtime, Stopping};
+use crate::runtime::{Observation, Runtime, Stopping};
+use crate::volumes::{self, NotMounted};
 
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
+/// How soon and how late volumes are looked at again that were not in order.
+const MOUNT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 impl<R: Runtime> Inner<R> {
     pub(super) async fn work_on_pods(self: Arc<Self>) {
@@ -42,6 +45,9 @@ impl<R: Runtime> Inner<R> {
                 let mut state = member.state();
                 state.addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
                 state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+                if !pod.status.pod_ip.is_empty() {
+                    state.mounted.insert(pod.metadata.uid.clone());
+                }
             }
         }
     }
@@ -80,9 +86,21 @@ impl<R: Runtime> Inner<R> {
         }
         if let Err(rejection) = self.admit(&pod, member, &node) {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
+            member.warn(&pod, &rejection.reason, &rejection.message);
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
             self.write_status(&pod, member, &patch).await?;
             return Ok(None);
+        }
+        if let Err(NotMounted(why)) = self.mount(&pod, member, &node).await? {
+            member.warn(&pod, "FailedMount", &why);
+            let seen = Observation::not_started(&pod);
+            let addresses = addresses(&pod, member, &node, false);
+            if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
+                self.write_status(&pod, member, &patch).await?;
+            }
+            // The longer a pod waits, the rarer it is looked at.
+            let waited = pod.status.start_time.unwrap_or(now).until(now);
+            return Ok(Some(waited.clamp(MOUNT_PAUSES.0, MOUNT_PAUSES.1)));
         }
         let seen = self.runtime.sync(&pod, now).await;
         let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
@@ -105,6 +123,18 @@ impl<R: Runtime> Inner<R> {
             state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
         }
         Ok(())
+    }
+
+    /// Whether the pod's volumes are in order. Asked until they are, and not again.
+    async fn mount(&self, pod: &Pod, member: &Member, node: &Node) -> Result<Result<(), NotMounted>, Error> {
+        if !volumes::has_claims(pod) || member.state().mounted.contains(&pod.metadata.uid) {
+            return Ok(Ok(()));
+        }
+        let outcome = volumes::check(&self.client, pod, node, &self.cache, &self.features).await?;
+        if outcome.is_ok() {
+            member.state().mounted.insert(pod.metadata.uid.clone());
+        }
+        Ok(outcome)
     }
 
     /// Ends a pod that is to be deleted, and then deletes it for good.

@@ -13,12 +13,15 @@
 //! | `sim/phase` | `Pending`: the pod never starts |
 //! | `sim/terminate-seconds` | how long containers take to end when the pod is deleted; `never` |
 //! | `sim/restart` | `never`: containers that end are not started again, whatever the restart policy |
+//! | `sim/log` | what each container writes when it starts |
 //!
-//! A value that cannot be read counts as absent, and the pod is played by the other rules.
+//! A value that cannot be read counts as absent, and the pod is played by the other rules. The rules of a fleet come from
+//! a file with the same names without `sim/`, in which all must be readable.
 
 use std::time::Duration;
 
 use api::core::v1::Pod;
+use api::json::Value;
 use api::meta::v1::StringMap;
 
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -50,6 +53,28 @@ pub struct Rules {
     pub terminate: Option<Duration>,
     /// Whether containers that end are started again, as the restart policy says.
     pub restarts: bool,
+    /// What each container writes when it starts.
+    pub log: String,
+}
+
+/// Why a file cannot be the rules of a fleet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RulesError {
+    /// It is something else.
+    #[error("rules are an object of names and values")]
+    Form,
+    /// Nothing is played by this name.
+    #[error("there is no rule `{0}`")]
+    Unknown(String),
+    /// The rule takes other values.
+    #[error("the rule `{name}` cannot be `{value}`")]
+    Value {
+        /// The rule.
+        name: String,
+        /// What was given.
+        value: String,
+    },
 }
 
 impl Default for Rules {
@@ -68,17 +93,47 @@ impl Default for Rules {
             stays_pending: false,
             terminate: Some(Duration::ZERO),
             restarts: true,
+            log: String::new(),
         }
     }
 }
 
 impl Rules {
+    /// Rules from a document, such as `{start-seconds: 2, failure-rate: 0.1}`.
+    ///
+    /// # Errors
+    /// The first name or value that cannot be read.
+    pub fn new(document: &Value) -> Result<Rules, RulesError> {
+        let mut rules = Rules::default();
+        for (name, value) in document.as_object().ok_or(RulesError::Form)?.iter() {
+            let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+            if !is_readable(name, &text).ok_or_else(|| RulesError::Unknown(name.to_string()))? {
+                return Err(RulesError::Value { name: name.to_string(), value: text });
+            }
+            rules.apply(|wanted| (wanted == name).then_some(text.as_str()));
+        }
+        Ok(rules)
+    }
+
     /// The rules for a pod: these, changed by its annotations.
     #[must_use]
     pub fn for_pod(&self, pod: &Pod) -> Rules {
         let mut rules = self.clone();
         let annotations = &pod.metadata.annotations;
-        let text = |name: &str| get(annotations, name);
+        if annotations.is_empty() {
+            return rules;
+        }
+        rules.apply(|name| get(annotations, name));
+        if let (Some(indexes), Some(index)) = (get(annotations, "fail-indexes"), annotations.get(COMPLETION_INDEX))
+            && indexes.split(',').any(|it| it.trim() == index)
+        {
+            rules.exit_code = rules.fail_code;
+        }
+        rules
+    }
+
+    fn apply<'t>(&mut self, text: impl Fn(&str) -> Option<&'t str>) {
+        let rules = self;
         let duration = |name: &str| text(name).and_then(seconds);
         let number = |name: &str| text(name).and_then(|it| it.parse::<i32>().ok());
         let replace = |slot: &mut Duration, name: &str| {
@@ -97,17 +152,14 @@ impl Rules {
         rules.exit_now = number("exit-now").or(rules.exit_now);
         rules.stays_pending = text("phase").map_or(rules.stays_pending, |phase| phase == "Pending");
         rules.restarts = text("restart").map_or(rules.restarts, |restart| restart != "never");
+        if let Some(text) = text("log") {
+            text.clone_into(&mut rules.log);
+        }
         rules.terminate = match text("terminate-seconds") {
             Some("never") => None,
             Some(text) => seconds(text).or(rules.terminate),
             None => rules.terminate,
         };
-        if let (Some(indexes), Some(index)) = (text("fail-indexes"), annotations.get(COMPLETION_INDEX))
-            && indexes.split(',').any(|it| it.trim() == index)
-        {
-            rules.exit_code = rules.fail_code;
-        }
-        rules
     }
 
     /// The code with which the run number `run` of a container ends. The same for the same run, in every process.
@@ -116,6 +168,21 @@ impl Rules {
         let lot = lot(uid, container, run) % 1_000_000;
         if lot < self.failure_millionths { self.fail_code } else { self.exit_code }
     }
+}
+
+/// Whether a rule can have a value; nothing if there is no such rule.
+fn is_readable(name: &str, text: &str) -> Option<bool> {
+    Some(match name {
+        "start-seconds" | "ready-seconds" | "init-seconds" | "run-seconds" => seconds(text).is_some(),
+        "terminate-seconds" => text == "never" || seconds(text).is_some(),
+        "ready" => text.parse::<bool>().is_ok(),
+        "exit-code" | "fail-code" => text.parse::<i32>().is_ok(),
+        "failure-rate" => millionths(text).is_some(),
+        "phase" => text == "Pending",
+        "restart" => text == "never",
+        "log" => true,
+        _ => return None,
+    })
 }
 
 fn get<'a>(annotations: &'a StringMap, name: &str) -> Option<&'a str> {
@@ -168,6 +235,21 @@ mod tests {
     fn what_cannot_be_read_changes_nothing() {
         let it = rules(&[("sim/run-seconds", "-1"), ("sim/ready", "yes"), ("sim/failure-rate", "2")]);
         assert_eq!(it, Rules::default());
+    }
+
+    #[test]
+    fn a_file_sets_the_rules_of_a_fleet_and_annotations_change_them() {
+        let document = api::json!({"start-seconds": 2, "failure-rate": "0.5", "ready": false, "log": "hello"});
+        let rules = Rules::new(&document).unwrap();
+        assert_eq!((rules.start, rules.failure_millionths, rules.ready), (Duration::from_secs(2), 500_000, false));
+        let mut pod = Pod::default();
+        pod.metadata.annotations.insert("sim/ready".into(), "true".into());
+        assert!(rules.for_pod(&pod).ready);
+        assert_eq!(rules.for_pod(&pod).log, "hello");
+        let refused = |document: Value| Rules::new(&document).unwrap_err().to_string();
+        assert_eq!(refused(api::json!({"start": 2})), "there is no rule `start`");
+        assert_eq!(refused(api::json!({"ready": "yes"})), "the rule `ready` cannot be `yes`");
+        assert_eq!(refused(api::json!([1])), "rules are an object of names and values");
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Taints under running pods, in time: the cases of Kubernetes' end-to-end tests (`test/e2e/node/taints.go`), with
+//! expressions beside plain tolerations. Time is paused.
+
+use std::time::Duration;
+
+use api::core::v1::{Event, Node, Pod};
+use api::features::Features;
+use api::json;
+use api::json::Value;
+use client::objects::{Patch, Selection};
+use client::resources::Served as _;
+use http::Method;
+use tokio::time::Instant;
+
+use crate::paused::Cluster;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A cluster with one node, and the taint eviction controller alone.
+struct Test {
+    cluster: Cluster,
+    _controllers: client::Stop,
+}
+
+impl Test {
+    /// Starts it with pods of these names and tolerations on the node. Time is paused from then on.
+    async fn start(features: Features, pods: &[(&str, Value)]) -> Self {
+        let cluster = Cluster::start().await;
+        let admin = &cluster.admin;
+        let account = client::Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+        admin.documents(account).create("default", &json!({"metadata": {"name": "default"}})).await.unwrap();
+        admin.documents(Node::RESOURCE).create("", &json!({"metadata": {"name": "node"}})).await.unwrap();
+        for (name, tolerations) in pods {
+            let pod = json!({"metadata": {"name": (*name)}, "spec": {
+                "nodeName": "node", "containers": [{"name": "c", "image": "app:1"}], "tolerations": (tolerations.clone()),
+            }});
+            admin.documents(Pod::RESOURCE).create("default", &pod).await.unwrap();
+        }
+        tokio::time::pause();
+        let _controllers = cluster.controllers(&["taint-eviction"], features);
+        let test = Self { cluster, _controllers };
+        test.taint(&[]).await;
+        test.pass(SECOND).await;
+        test
+    }
+
+    /// Gives the node these taints.
+    async fn taint(&self, keys: &[&str]) {
+        let taints: Vec<Value> =
+            keys.iter().map(|key| json!({"key": (*key), "value": "v", "effect": "NoExecute"})).collect();
+        let patch = json!({"spec": {"taints": taints}});
+        let nodes = self.cluster.admin.documents(Node::RESOURCE);
+        self.cluster.at_once(nodes.patch("", "node", "", Patch::Merge, &patch)).await.unwrap();
+    }
+
+    async fn pass(&self, length: Duration) {
+        self.cluster.pass(length, || false).await;
+    }
+
+    /// Lets time pass and answers after which second each pod was evicted.
+    async fn evicted_after(&self, length: Duration) -> Vec<(String, u64)> {
+        let start = Instant::now();
+        self.pass(length).await;
+        let asked = self.cluster.switch.log.between(start, length + SECOND);
+        let deletions = asked.into_iter().filter(|it| it.method == Method::DELETE && it.path.contains("/pods/"));
+        let mut evicted: Vec<(String, u64)> = deletions
+            .map(|it| (it.path.rsplit('/').next().unwrap().to_owned(), (it.at - start).as_secs_f64().round() as u64))
+            .collect();
+        evicted.sort();
+        evicted
+    }
+}
+
+fn expression(key: &str, seconds: Option<i64>) -> Value {
+    let mut toleration = json!({"expression": (format!("taint.key == '{key}' && taint.effect == 'NoExecute'"))});
+    if let Some(seconds) = seconds {
+        toleration.as_object_mut().unwrap().insert("tolerationSeconds", seconds);
+    }
+    toleration
+}
+
+fn evicted(list: &[(&str, u64)]) -> Vec<(String, u64)> {
+    list.iter().map(|(name, after)| ((*name).to_owned(), *after)).collect()
+}
+
+#[tokio::test]
+async fn pods_go_stay_or_go_later() {
+    let pods = [
+        ("endless", json!([(expression("maint", None))])),
+        ("later", json!([(expression("maint", Some(30)))])),
+        ("none", json!([])),
+        ("other", json!([(expression("another", None))])),
+        // The first that matches counts, not the longest.
+        ("first", json!([(expression("maint", Some(10))), (expression("maint", Some(60)))])),
+        ("broken", json!([{"expression": "taint.key == string(1 / int(taint.value.size() - 1))"}])),
+    ];
+    let test = Test::start(Features::all_proposals(), &pods).await;
+    test.taint(&["maint"]).await;
+    let expected = [("broken", 0), ("first", 10), ("later", 30), ("none", 0), ("other", 0)];
+    assert_eq!(test.evicted_after(120 * SECOND).await, evicted(&expected));
+    let pods = test.cluster.admin.objects::<Pod>();
+    let later = test.cluster.at_once(pods.get("default", "later")).await.unwrap();
+    let condition = later.status.conditions.iter().find(|it| it.condition_type == "DisruptionTarget").unwrap();
+    let words = (&*condition.status, &*condition.reason, &*condition.message);
+    assert_eq!(words, ("True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"));
+}
+
+#[tokio::test]
+async fn with_the_gate_off_only_plain_tolerations_keep_pods() {
+    let plain = json!({"key": "maint", "operator": "Exists", "effect": "NoExecute"});
+    let pods = [("expression", json!([(expression("maint", None))])), ("plain", json!([plain]))];
+    let test = Test::start(Features::none(), &pods).await;
+    test.taint(&["maint"]).await;
+    assert_eq!(test.evicted_after(60 * SECOND).await, evicted(&[("expression", 0)]));
+}
+
+#[tokio::test]
+async fn a_taint_that_is_removed_in_time_cancels() {
+    let pods = [("a", json!([(expression("maint", Some(20)))])), ("b", json!([(expression("maint", Some(60)))]))];
+    let test = Test::start(Features::all_proposals(), &pods).await;
+    test.taint(&["maint"]).await;
+    assert_eq!(test.evicted_after(30 * SECOND).await, evicted(&[("a", 20)]));
+    test.taint(&[]).await;
+    assert_eq!(test.evicted_after(120 * SECOND).await, evicted(&[]));
+    let events = test.cluster.admin.objects::<Event>();
+    let events = test.cluster.at_once(events.list(&Selection::default())).await.unwrap();
+    let told: Vec<&str> =
+        events.items.iter().filter(|it| it.reason == "TaintManagerEviction").map(|it| &*it.message).collect();
+    assert!(told.contains(&"Marking for deletion Pod default/a"), "{told:?}");
+    assert!(told.contains(&"Cancelling deletion of Pod default/b"), "{told:?}");
+    // The next taint begins anew.
+    test.taint(&["maint"]).await;
+    assert_eq!(test.evicted_after(90 * SECOND).await, evicted(&[("b", 60)]));
+}
+
+#[tokio::test]
+async fn of_several_taints_the_least_time_counts() {
+    let both = json!([(expression("disk", Some(40))), (expression("maint", Some(15)))]);
+    let one = json!([(expression("maint", None))]);
+    let all = json!([{"expression": "true", "tolerationSeconds": 25}]);
+    let pods = [("both", both), ("one", one), ("all", all)];
+    let test = Test::start(Features::all_proposals(), &pods).await;
+    test.taint(&["disk", "maint"]).await;
+    assert_eq!(test.evicted_after(90 * SECOND).await, evicted(&[("all", 25), ("both", 15), ("one", 0)]));
+}
+
+#[tokio::test]
+async fn a_plan_is_neither_shortened_nor_extended_by_further_taints() {
+    let pods = [("a", json!([(expression("maint", Some(40))), (expression("disk", Some(5)))]))];
+    let test = Test::start(Features::all_proposals(), &pods).await;
+    test.taint(&["maint"]).await;
+    assert_eq!(test.evicted_after(10 * SECOND).await, evicted(&[]));
+    test.taint(&["maint", "disk"]).await;
+    assert_eq!(test.evicted_after(60 * SECOND).await, evicted(&[("a", 30)]));
+}
