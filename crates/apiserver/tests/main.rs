@@ -18,8 +18,10 @@ mod cbor;
 mod cluster_state;
 mod custom_resources;
 mod details;
+mod flow_control;
 mod hostile;
 mod identity;
+mod long_lists;
 mod nodes;
 mod openapi;
 mod operations;
@@ -29,6 +31,7 @@ mod replay;
 mod replicas;
 mod rights;
 mod services;
+mod siege;
 mod soak;
 
 #[path = "support/cluster.rs"]

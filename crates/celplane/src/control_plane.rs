@@ -90,6 +90,12 @@ pub(crate) struct ServerArguments {
     /// The store refuses all but deletes while the file system has less room than this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = store::Options::default().free_bytes_min)]
     store_reserve_bytes: u64,
+    /// How many seats there are for requests that read: flow control shares out the seats of all
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+    /// How many seats there are for requests that write
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -239,7 +245,10 @@ impl ServerArguments {
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
         crate::file_limit::raise();
+        // One more than there are processors: while all others are busy, somebody still listens.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
             .enable_all()
             .thread_stack_size(STACK_BYTES)
             .build()
@@ -279,6 +288,8 @@ impl ServerArguments {
             audiences: self.identity.api_audiences.clone(),
             address: address.clone(),
             node_fleet: true,
+            reads_max: self.max_requests_inflight,
+            writes_max: self.max_mutating_requests_inflight,
             table_cost_max: self.cel_table_budget,
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
