@@ -63,7 +63,7 @@ fn ends_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     };
     let approved = || status.conditions.iter().any(|it| it.condition_type == "Approved");
     let expired = is_issued.then(|| certificate_end(&status.certificate)).flatten().filter(|_| approved());
-    let open = status.conditions.is_empty().then(|| request.metadata.creation_timestamp).flatten();
+    let open = status.conditions.is_empty().then_some(request.metadata.creation_timestamp).flatten();
     let open = open.map(|made| made.plus_seconds(OPEN_SECONDS));
     status.conditions.iter().filter_map(after).chain(expired).chain(open).min()
 }
