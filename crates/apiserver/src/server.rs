@@ -363,8 +363,10 @@ impl Server {
         }
         let wants_protobuf =
             negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
-        let wants_yaml = parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers);
-        if wants_protobuf || wants_cbor || wants_yaml {
+        let is_api = parts.uri.path().starts_with("/api");
+        let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
+        let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
+        if wants_protobuf || wants_cbor || wants_yaml || wants_pretty {
             let convert = move |mut answer: Answer| {
                 if wants_protobuf {
                     answer = answer.into_protobuf();
@@ -374,6 +376,9 @@ impl Server {
                 }
                 if wants_yaml {
                     answer = answer.into_yaml();
+                }
+                if wants_pretty {
+                    answer = answer.into_pretty();
                 }
                 answer
             };
@@ -386,9 +391,6 @@ impl Server {
             } else {
                 convert(answer)
             };
-        }
-        if parts.uri.path().starts_with("/api") && negotiation::wants_pretty(&parts.headers, &query) {
-            answer = answer.into_pretty();
         }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
