@@ -31,6 +31,12 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
 /// 2.5.29.19
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+/// 2.5.29.17
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+/// An address among alternative names.
+const ADDRESS: u8 = 0x87;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 
 /// What a subject says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -123,6 +129,43 @@ pub fn request_subject(request: &[u8]) -> Option<Names> {
 /// Whether a certificate is one of an authority; none if it cannot be read.
 #[must_use]
 pub fn is_authority(certificate: &[u8]) -> Option<bool> {
+    let Some(value) = extension(certificate, BASIC_CONSTRAINTS)? else { return Some(false) };
+    let (SEQUENCE, constraints, _) = element(value)? else { return None };
+    Some(matches!(element(constraints), Some((BOOLEAN, [0xff], _))))
+}
+
+/// The addresses that a certificate is for, as bytes; none if it cannot be read.
+#[must_use]
+pub fn addresses(certificate: &[u8]) -> Option<Vec<&[u8]>> {
+    let Some(value) = extension(certificate, ALTERNATIVE_NAMES)? else { return Some(Vec::new()) };
+    let (SEQUENCE, mut names, _) = element(value)? else { return None };
+    let mut found = Vec::new();
+    while !names.is_empty() {
+        let (tag, name, after) = element(names)?;
+        names = after;
+        if tag == ADDRESS {
+            found.push(name);
+        }
+    }
+    Some(found)
+}
+
+/// When a certificate ends, as `YYYYMMDDhhmmssZ`; none if it cannot be read.
+#[must_use]
+pub fn not_after(certificate: &[u8]) -> Option<String> {
+    let (SEQUENCE, validity, _) = element(after_parts(certificate, 3)?)? else { return None };
+    let (tag, time, _) = element(element(validity)?.2)?;
+    let time = std::str::from_utf8(time).ok()?;
+    match tag {
+        GENERALIZED_TIME => Some(time.to_owned()),
+        // Two digits of the year: from 50 on it is the last century.
+        UTC_TIME => Some(format!("{}{time}", if time < "50" { "20" } else { "19" })),
+        _ => None,
+    }
+}
+
+/// What an extension of a certificate holds, if it has that.
+fn extension<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
     let mut rest = before_subject(certificate)?;
     // Subject and key come before what is optional.
     for _ in 0..2 {
@@ -139,28 +182,28 @@ pub fn is_authority(certificate: &[u8]) -> Option<bool> {
         while !extensions.is_empty() {
             let (SEQUENCE, extension, after) = element(extensions)? else { return None };
             extensions = after;
-            let Some(value) = extension_value(extension, BASIC_CONSTRAINTS)? else { continue };
-            let (SEQUENCE, constraints, _) = element(value)? else { return None };
-            return Some(matches!(element(constraints), Some((BOOLEAN, [0xff], _))));
+            if let Some(value) = extension_value(extension, wanted)? {
+                return Some(Some(value));
+            }
         }
     }
-    Some(false)
+    Some(None)
 }
 
 /// What of a certificate starts with its subject.
 fn before_subject(certificate: &[u8]) -> Option<&[u8]> {
-    Some(element(before_validity(certificate)?)?.2)
+    after_parts(certificate, 4)
 }
 
-/// What of a certificate starts with its validity.
-fn before_validity(certificate: &[u8]) -> Option<&[u8]> {
+/// What of a certificate follows its first parts: serial number, signature algorithm, issuer, validity.
+fn after_parts(certificate: &[u8], count: usize) -> Option<&[u8]> {
     let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    // Version (optional), serial number, signature algorithm and issuer stand before it.
+    // A version, which is optional, stands before all of them.
     if rest.first() == Some(&VERSION) {
         rest = element(rest)?.2;
     }
-    for _ in 0..3 {
+    for _ in 0..count {
         rest = element(rest)?.2;
     }
     Some(rest)

@@ -13,8 +13,10 @@ mod node_taints;
 mod priority;
 mod resource_quota;
 pub(crate) mod role_escalation;
+mod runtime_class;
 mod service_account;
 mod storage_in_use;
+pub(crate) mod unenforced;
 mod webhook_conversion;
 
 use std::sync::Arc;
@@ -52,6 +54,7 @@ pub fn mutate(
             priority::mutate(server, object)?;
             limit_ranger::mutate(server, object);
             default_toleration_seconds::mutate(object);
+            runtime_class::mutate(server, object)?;
         }
         ("", "pods", Operation::Update) => default_toleration_seconds::mutate(object),
         ("", "nodes", Operation::Create) => node_taints::mutate(object),
@@ -78,6 +81,9 @@ pub fn name_sender(resource: &Resource, object: &mut Value, user: &User) {
 /// # Errors
 /// Those of [`mutate`] and of the store.
 pub async fn mutate_new(server: &Arc<Server>, resource: &Resource, object: &mut Value, user: &User) -> Result<()> {
+    if (resource.group, resource.plural) == ("", "pods") {
+        service_account::wait(server, object).await;
+    }
     let Err(refused) = mutate(server, resource, object, Operation::Create, user) else { return Ok(()) };
     let current = server.store.current_revision().await?;
     if server.cache.reach(current).await.is_err() {
@@ -101,6 +107,9 @@ pub async fn validate(
     if operation == Operation::Create {
         certificates::validate_create(server, resource, object, user)?;
         namespace_lifecycle::validate(server, resource, object).await?;
+        if (resource.group, resource.plural) == ("", "pods") {
+            runtime_class::validate(server, object)?;
+        }
     }
     limit_ranger::validate(server, resource, object)?;
     webhook_conversion::validate(resource, object, old)

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use api::json::Value;
+use api::json::{Object, Value};
 use bytes::Bytes;
 use registry::definition_status::compare_versions;
 use registry::expressions::Languages;
@@ -31,6 +31,8 @@ pub(crate) use self::controller::{Controller, run};
 use self::serving::{Definition, Serving};
 use crate::resources::Resource;
 use crate::serving::discovery::hash;
+use crate::serving::openapi::operations::Operation;
+use crate::serving::openapi::v2;
 
 /// How long a request waits for definitions that were written before it.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -54,6 +56,8 @@ pub(crate) struct Snapshot {
     /// By the address of the row.
     by_row: HashMap<usize, Arc<Serving>>,
     openapi: OnceLock<Vec<Document>>,
+    /// The hash of the older document of everything, once it was asked for.
+    pub(crate) older_openapi: OnceLock<v2::Edition>,
 }
 
 /// A document of OpenAPI: its path, its text, and the hash of that.
@@ -119,7 +123,7 @@ impl Snapshot {
         for (_, versions) in &mut groups {
             versions.sort_by(|left, right| compare_versions(left, right));
         }
-        Self { definitions, groups, by_row, openapi: OnceLock::new() }
+        Self { definitions, groups, by_row, openapi: OnceLock::new(), older_openapi: OnceLock::new() }
     }
 
     /// Groups by name, with their versions, the preferred one first.
@@ -142,6 +146,11 @@ impl Snapshot {
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Serving>> {
         let at = self.definitions.binary_search_by(|it| it.key().cmp(&(group, plural))).ok()?;
         self.definitions.get(at)?.served().find(|serving| serving.version() == version)
+    }
+
+    /// What the older OpenAPI document has of each custom resource: definitions and operations.
+    pub(crate) fn older_definitions(&self) -> impl Iterator<Item = (Object, Vec<Operation>)> {
+        self.definitions.iter().flat_map(|definition| definition.served()).map(|serving| openapi::older(serving))
     }
 
     /// The OpenAPI documents of all groups and versions.

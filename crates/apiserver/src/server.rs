@@ -49,7 +49,7 @@ use crate::identity::{Authenticator, User, impersonation};
 use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
-use crate::resources::{self, Resource};
+use crate::resources::{self, Resource, RuntimeConfig};
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
@@ -116,6 +116,8 @@ pub struct Options {
     pub service_ports: PortRange,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
+    /// Which versions of the API are served.
+    pub runtime_config: RuntimeConfig,
     /// Who did what is written here.
     pub audit: Option<Arc<Audit>>,
     /// Whether the log has a line for every request.
@@ -148,6 +150,7 @@ impl Default for Options {
             service_addresses: AddressRange::default(),
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
+            runtime_config: RuntimeConfig::default(),
             audit: None,
             logs_requests: false,
         }
@@ -229,7 +232,7 @@ impl Server {
         keys: KeyRing,
     ) -> std::result::Result<Arc<Self>, store::Error> {
         let opened = store.current_revision().await?;
-        bootstrap::create(&*store, options.service_addresses, options.node_fleet).await?;
+        bootstrap::create(&*store, options.service_addresses, options.node_fleet, &options.runtime_config).await?;
         let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
         let stopping = watch::channel(false).0;
         if let Some(interval) = options.compaction_interval {
@@ -320,7 +323,7 @@ impl Server {
     }
 
     pub(crate) fn openapi(&self) -> &OpenApi {
-        self.openapi.get_or_init(OpenApi::new)
+        self.openapi.get_or_init(|| OpenApi::new(&self.options.runtime_config))
     }
 
     /// How long objects of a resource are kept.
@@ -344,9 +347,8 @@ impl Server {
         };
         let labels = self.labels_of(&parts.method, target.as_deref());
         let verb = verb_name(&parts.method, target.as_deref());
-        if self.options.audit.is_some() || self.options.logs_requests {
-            parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id);
-        }
+        // The name of a request: who asks may give one.
+        let audit_id = parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id).clone();
         let mut schema = None;
         let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
         let work = self.limited(&parts, body, &asked, certificate, &mut schema);
@@ -361,8 +363,10 @@ impl Server {
         }
         let wants_protobuf =
             negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
-        let wants_yaml = parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers);
-        if wants_protobuf || wants_cbor || wants_yaml {
+        let is_api = parts.uri.path().starts_with("/api");
+        let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
+        let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
+        if wants_protobuf || wants_cbor || wants_yaml || wants_pretty {
             let convert = move |mut answer: Answer| {
                 if wants_protobuf {
                     answer = answer.into_protobuf();
@@ -372,6 +376,9 @@ impl Server {
                 }
                 if wants_yaml {
                     answer = answer.into_yaml();
+                }
+                if wants_pretty {
+                    answer = answer.into_pretty();
                 }
                 answer
             };
@@ -388,6 +395,7 @@ impl Server {
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
         let mut response = answer.into_response();
+        response.headers_mut().insert(audit::AUDIT_ID, audit_id);
         if is_head {
             *response.body_mut() = Body::empty();
         }
@@ -533,13 +541,13 @@ impl Server {
             self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
-        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let builtin = self.find_built_in(target);
         let custom = if builtin.is_none() { self.find_custom(target).await? } else { None };
         let Some(resource) = builtin.or_else(|| custom.as_ref().map(|custom| custom.row)) else {
             if !resources::groups().iter().any(|(group, _)| *group == target.group) {
                 return Ok(not_found());
             }
-            if !resources::has_version(&target.group, &target.version) && !target.group.is_empty() {
+            if !self.options.runtime_config.has_version(&target.group, &target.version) && !target.group.is_empty() {
                 return Ok(not_found());
             }
             return Err(Failure::no_resource());
@@ -591,6 +599,12 @@ impl Server {
         }
     }
 
+    /// The built-in resource that a request is about, if its version is served.
+    fn find_built_in(&self, target: &Target) -> Option<&'static Resource> {
+        let found = resources::find(&target.group, &target.version, &target.resource);
+        found.filter(|_| self.options.runtime_config.serves(&target.group, &target.version))
+    }
+
     /// The custom resource that a request is about. A definition that was just written is waited for.
     async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
         let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
@@ -618,7 +632,7 @@ impl Server {
         let Some(target) = target else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
-        let builtin = resources::find(&target.group, &target.version, &target.resource);
+        let builtin = self.find_built_in(target);
         let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
         let Some(resource) = builtin.or_else(custom) else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };

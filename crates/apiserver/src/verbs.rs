@@ -62,7 +62,11 @@ impl Call<'_> {
             // What may be granted or signed depends on what was granted a moment ago.
             self.server.catch_up().await;
         }
-        if !self.target.subresource.is_empty() {
+        let part = self.target.subresource.as_str();
+        if part.is_empty() || self.resource.subresource(part).is_some() {
+            self.check_name()?;
+        }
+        if !part.is_empty() {
             return subresources::run(&self, verb).await;
         }
         if self.custom.is_some() {
@@ -88,10 +92,25 @@ impl Call<'_> {
         }
     }
 
+    /// Refuses names that no object can have.
+    fn check_name(&self) -> Result<()> {
+        let complaints = api::names::path_segment(&self.target.name);
+        if complaints.is_empty() {
+            return Ok(());
+        }
+        let name = api::go_text::quote(&self.target.name);
+        Err(Failure::bad_request(format!("Name parameter invalid: {name}: {}", complaints.join(";"))))
+    }
+
     /// Custom resources have no protobuf form.
     fn check_media_type(&self, verb: Verb) -> Result<()> {
         let content_type = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_protobuf = content_type.is_some_and(|it| it.starts_with("application/vnd.kubernetes.protobuf"));
+        if crate::http::negotiation::wants_protobuf(self.headers) && verb != Verb::Watch {
+            let message = "object *unstructured.Unstructured does not implement the protobuf marshalling interface and \
+                           cannot be encoded to a protobuf message";
+            return Err(Failure::new(406, "NotAcceptable", message));
+        }
         if is_protobuf && matches!(verb, Verb::Create | Verb::Update) {
             return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
         }
@@ -327,9 +346,22 @@ fn convert(resource: &'static Resource, version: &str, value: &mut Value) {
     }
 }
 
+/// Kubernetes keeps a count of templates in a field of its own, and shows it as an annotation of whole objects only.
+fn hide_internal(metadata: &mut Value) {
+    let Some(fields) = metadata.as_object_mut() else { return };
+    let Some(annotations) = fields.get_mut("annotations").and_then(Value::as_object_mut) else { return };
+    annotations.remove("deprecated.daemonset.template.generation");
+    if annotations.is_empty() {
+        fields.remove("annotations");
+    }
+}
+
 /// The metadata of an object, as an object of its own.
 pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(Value::object);
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(Value::object);
+    if object.str_at(&["kind"]) == Some("DaemonSet") {
+        hide_internal(&mut metadata);
+    }
     let api_version = format!("meta.k8s.io/{version}");
     api::json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
 }

@@ -148,3 +148,122 @@ async fn a_namespace_that_goes_tells_no_grace_period() {
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], Value::Null);
 }
+
+#[tokio::test]
+async fn answers_have_line_breaks_for_people() {
+    let cluster = Cluster::start().await;
+    let path = "/api/v1/namespaces/ns";
+    for (query, agent, pretty) in [
+        ("", "kubectl/v1.38", false),
+        ("", "curl/8.5", true),
+        ("?pretty=true", "kubectl/v1.38", true),
+        ("?pretty=false", "curl/8.5", false),
+    ] {
+        let (_, _, body) = cluster.raw("GET", &format!("{path}{query}"), &[("user-agent", agent)], Value::Null).await;
+        assert_eq!(body.starts_with(b"{\n  \"kind\": \"Namespace\""), pretty, "{query} {agent}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_a_name() {
+    let cluster = Cluster::start().await;
+    let (_, headers, _) = cluster.raw("GET", "/api/v1/nodes", &[], Value::Null).await;
+    assert_eq!(headers["audit-id"].len(), 36);
+    let (_, headers, _) = cluster.raw("GET", "/nowhere", &[("audit-id", "mine")], Value::Null).await;
+    assert_eq!(headers["audit-id"], "mine");
+}
+
+#[tokio::test]
+async fn a_review_is_not_a_table() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (accept, code) in [(table.to_owned(), 406), (format!("{table},application/json"), 201)] {
+        let (found, _, _) = cluster.raw("POST", path, &[("accept", &accept)], review.clone()).await;
+        assert_eq!(found, code, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn who_deletes_jobs_is_told_of_their_pods() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/batch/v1/namespaces/ns/jobs";
+    let warnings = cluster.warnings("DELETE", path, Value::Null).await;
+    assert!(warnings[0].contains("child pods are preserved by default when jobs are deleted"), "{warnings:?}");
+    assert!(cluster.warnings("DELETE", path, json!({"propagationPolicy": "Background"})).await.is_empty());
+}
+
+#[tokio::test]
+async fn metadata_alone_shows_nothing_internal() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/apps/v1/namespaces/ns/daemonsets";
+    let labels = json!({"a": "b"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let set = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}});
+    let made = cluster.make(path, set).await;
+    assert_eq!(made["metadata"]["annotations"]["deprecated.daemonset.template.generation"], "1");
+    for (path, form) in [
+        (format!("{path}/d"), "PartialObjectMetadata"),
+        (path.to_owned(), "PartialObjectMetadataList"),
+        (path.to_owned(), "Table"),
+        (format!("{path}/d"), "Table"),
+    ] {
+        let accept = format!("application/json;as={form};v=v1;g=meta.k8s.io");
+        let (code, _, body) = cluster.raw("GET", &path, &[("accept", &accept)], Value::Null).await;
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert_eq!(code, 200);
+        let annotation = "\"deprecated.daemonset.template.generation\":\"1\"";
+        assert!(!text.contains(annotation) && text.contains("\"d\""), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn one_storage_class_of_a_list_is_the_default() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/storage.k8s.io/v1/storageclasses";
+    for name in ["a", "b"] {
+        let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+        let class = json!({"metadata": {"name": name, "annotations": annotations}, "provisioner": "x.y/z"});
+        cluster.make(path, class).await;
+    }
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let names = |body: &[u8]| -> Vec<String> {
+        let table: Value = serde_json::from_slice(body).unwrap();
+        table["rows"].as_array().unwrap().iter().map(|it| it["cells"][0].as_str().unwrap().to_owned()).collect()
+    };
+    let list = names(&cluster.raw("GET", path, &accept, Value::Null).await.2);
+    assert_eq!(list.iter().filter(|name| name.ends_with(" (default)")).count(), 1, "{list:?}");
+    assert_eq!(names(&cluster.raw("GET", &format!("{path}/a"), &accept, Value::Null).await.2), ["a"]);
+}
+
+#[tokio::test]
+async fn times_in_yaml_are_text() {
+    let cluster = Cluster::start().await;
+    let accept = [("accept", "application/yaml")];
+    let (_, _, body) = cluster.raw("GET", "/api/v1/namespaces/ns", &accept, Value::Null).await;
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    assert!(text.contains("creationTimestamp: \"20"), "{text}");
+}
+
+#[tokio::test]
+async fn names_and_bodies_that_say_little_are_answered_as_in_kubernetes() {
+    let cluster = Cluster::start().await;
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    let (code, answer) = cluster.ask(&admin(), "GET", &format!("{maps}/.."), Value::Null).await;
+    assert_eq!((code, &answer["message"]), (400, &json!("Name parameter invalid: \"..\": may not be '..'")));
+    let (code, _, body) = cluster.raw("POST", maps, &[], json!("x")).await;
+    assert_eq!(code, 400, "{body:?}");
+    let request = http::Request::builder().method("POST").uri(maps);
+    let null = http_body_util::Full::new(bytes::Bytes::from_static(b"null"));
+    let response = cluster.0.handle(request.body(null).unwrap(), Some(&admin())).await;
+    assert_eq!(response.status(), 422);
+    let labels = json!({"a": "b"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    let deployments = "/apis/apps/v1/namespaces/ns/deployments";
+    cluster.make(deployments, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    let scale = format!("{deployments}/d/scale");
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &scale, json!({"spec": {"replicas": "many"}})).await;
+    assert_eq!((code, &answer["reason"]), (422, &json!("Invalid")), "{answer}");
+}

@@ -11,9 +11,11 @@
     reason = "tests"
 )]
 
+mod admission;
 mod apply;
 mod authorization;
 mod cbor;
+mod cluster_state;
 mod custom_resources;
 mod details;
 mod flow_control;
@@ -21,11 +23,13 @@ mod hostile;
 mod identity;
 mod long_lists;
 mod nodes;
+mod openapi;
 mod operations;
 mod over_network;
 mod patches;
 mod replay;
 mod replicas;
+mod rights;
 mod services;
 mod siege;
 mod soak;

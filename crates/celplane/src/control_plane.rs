@@ -20,8 +20,10 @@ use apiserver::audit::Audit;
 use apiserver::audit::log::{Log, Rotation};
 use apiserver::audit::policy::Policy;
 use apiserver::objects::services::{AddressRange, PortRange};
+use apiserver::resources::RuntimeConfig;
 use apiserver::server::listen;
 use apiserver::serving::certificates::{Bundle, write_private};
+use apiserver::serving::presence::Presence;
 use apiserver::{Options, Server};
 use registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT;
 use store::etcd::{self, Etcd};
@@ -59,6 +61,9 @@ pub(crate) struct ServerArguments {
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     bind_address: IpAddr,
+    /// The address at which clients inside the cluster find the server; the one it listens on if not given
+    #[arg(long, value_name = "ADDRESS")]
+    advertise_address: Option<IpAddr>,
     /// Keep all objects in memory only
     #[arg(long)]
     ephemeral: bool,
@@ -75,6 +80,9 @@ pub(crate) struct ServerArguments {
     /// The ports that services can have on all nodes
     #[arg(long, value_name = "PORTS", default_value_t)]
     service_node_port_range: PortRange,
+    /// Versions of the API to turn on or off: group/version=true,group/version=false; alpha versions are off
+    #[arg(long, value_name = "VERSIONS", default_value = "")]
+    runtime_config: RuntimeConfig,
     /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
     #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
     cel_table_budget: u64,
@@ -275,11 +283,12 @@ impl ServerArguments {
         let port = listener.local_addr()?.port();
         let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
         let address = SocketAddr::new(host, port).to_string();
-        let addresses = [
+        let mut addresses = vec![
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             self.bind_address,
             IpAddr::V4(self.service_cluster_ip_range.first_address()),
         ];
+        addresses.extend(self.advertise_address);
         let pki = directory.path().join("pki");
         let bundle = Bundle::load_or_create(&pki, &addresses)?;
         let files = self.identity.files(&pki);
@@ -296,6 +305,7 @@ impl ServerArguments {
             table_cost_max: self.cel_table_budget,
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
+            runtime_config: self.runtime_config.clone(),
             audit: self.audit.open()?,
             logs_requests: self.verbosity >= 3,
             event_ttl: duration(&self.event_ttl).context("cannot use --event-ttl")?,
@@ -312,7 +322,12 @@ impl ServerArguments {
         let (stop, stopped) = watch::channel(false);
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
-        tokio::spawn(files.follow(server.clone(), tls));
+        let announced = server.announce(Presence {
+            address: SocketAddr::new(self.advertise_address.unwrap_or(host), port),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            client_authorities: files.client_authorities()?,
+        });
+        let following = tokio::spawn(files.follow(server.clone(), tls, announced.authorities()));
         let gates = beside.as_ref().map_or_else(|| vec![("kube-apiserver", features)], |beside| beside.gates());
         let announcement = Announcement {
             url: &url,
@@ -354,6 +369,8 @@ impl ServerArguments {
         info!("Stopping API server");
         stop.send_replace(true);
         serving.await.context("serving failed")?;
+        following.abort();
+        announced.gone().await;
         server.stop().await.context("the store did not close cleanly")?;
         ended
     }

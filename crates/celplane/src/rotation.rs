@@ -12,6 +12,7 @@ use apiserver::Server;
 use apiserver::identity::keys::KeyRing;
 use apiserver::identity::{Authenticator, User};
 use apiserver::server::listen::{self, TlsAcceptor};
+use apiserver::serving::presence::Authorities;
 use tokio::sync::watch;
 use tracing::{error, info};
 
@@ -50,9 +51,14 @@ impl Files {
     }
 
     pub(crate) fn tls(&self) -> Result<TlsAcceptor> {
-        let authorities: Result<Vec<String>> = self.client_authorities.iter().map(|path| read(path)).collect();
         let (chain, key) = (read(&self.serving.0)?, read(&self.serving.1)?);
-        Ok(listen::tls_from_pem(&chain, &key, &authorities?.join("\n"))?)
+        Ok(listen::tls_from_pem(&chain, &key, &self.client_authorities()?)?)
+    }
+
+    /// The authorities of client certificates, as PEM.
+    pub(crate) fn client_authorities(&self) -> Result<String> {
+        let authorities: Result<Vec<String>> = self.client_authorities.iter().map(|path| read(path)).collect();
+        Ok(authorities?.join("\n"))
     }
 
     pub(crate) fn users(&self) -> Result<std::collections::HashMap<String, User>> {
@@ -80,7 +86,7 @@ impl Files {
     }
 
     /// Follows the files until the server is gone.
-    pub(crate) async fn follow(self, server: Arc<Server>, tls: watch::Sender<TlsAcceptor>) {
+    pub(crate) async fn follow(self, server: Arc<Server>, tls: watch::Sender<TlsAcceptor>, announced: Authorities) {
         let mut seen = self.changed();
         while !tls.is_closed() {
             tokio::time::sleep(INTERVAL).await;
@@ -89,9 +95,11 @@ impl Files {
                 continue;
             }
             seen = now;
-            match (self.tls(), self.users(), self.key_ring()) {
-                (Ok(acceptor), Ok(users), Ok(keys)) => {
+            let acceptor = self.tls().and_then(|acceptor| Ok((acceptor, self.client_authorities()?)));
+            match (acceptor, self.users(), self.key_ring()) {
+                (Ok((acceptor, authorities)), Ok(users), Ok(keys)) => {
                     tls.send_replace(acceptor);
+                    announced.set(authorities);
                     server.set_tokens(users);
                     server.set_keys(keys);
                     info!("Read certificates, tokens and keys again");

@@ -7,8 +7,7 @@ use api::json::Value;
 use api::names;
 
 use crate::core::pod::prepare::{count_generation, reset_metadata};
-use crate::document::Edit;
-use crate::document::Read;
+use crate::document::{Edit, Read, same};
 use crate::meta::{self, NameRule};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
@@ -18,9 +17,13 @@ pub(crate) const NAMED: Strategy = of(validate_subdomain, None, STATUS);
 /// Objects without a status whose generation counts changes of all but the metadata.
 pub(crate) const COUNTED: Strategy = Strategy {
     prepare_create: |object, _| object.make("metadata").set("generation", 1_i64),
-    prepare_update: |object, old, _| count_changes(object, old),
+    prepare_update: |object, old, _| count_changes(object, old, false),
     ..NAMED
 };
+
+/// The same, and changes of labels count as well.
+pub(crate) const COUNTED_WITH_LABELS: Strategy =
+    Strategy { prepare_update: |object, old, _| count_changes(object, old, true), ..COUNTED };
 
 /// Objects with a status that users do not write.
 pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false), STATUS);
@@ -90,13 +93,14 @@ const fn of(
     }
 }
 
-fn count_changes(object: &mut Value, old: &Value) {
+fn count_changes(object: &mut Value, old: &Value, with_labels: bool) {
     let content = |object: &Value| {
         let mut content = object.clone();
         ["kind", "apiVersion", "metadata"].into_iter().for_each(|name| content.unset(name));
         content
     };
-    if content(object) != content(old) {
+    let labels = |object: &Value| object.field("metadata").field("labels").clone();
+    if !same(&content(object), &content(old)) || with_labels && !same(&labels(object), &labels(old)) {
         let generation = old.field("metadata").int("generation").saturating_add(1);
         object.make("metadata").set("generation", generation);
     }

@@ -36,6 +36,7 @@ pub mod resources;
 mod scheduling;
 mod selectors;
 mod storage;
+mod storage_migration;
 pub mod strategy;
 mod workload;
 

@@ -13,6 +13,7 @@ pub(crate) mod storage;
 pub(crate) mod workloads;
 
 pub use self::others::SCALES;
+pub use self::storage::default_class;
 
 use api::age::human_duration;
 use api::json::Value;

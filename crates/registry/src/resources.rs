@@ -3,10 +3,12 @@
 //! Routing, discovery, OpenAPI, the verbs of the server, tables and `celplane check` read it. What the objects look like is
 //! in [`api::types`]; how a row comes to be is in `docs/adding-a-kind.md`.
 
+mod runtime_config;
 mod table;
 
 use api::types::{self, Type};
 
+pub use self::runtime_config::{RuntimeConfig, RuntimeConfigError};
 use crate::generic;
 use crate::printers::{self, Printer};
 use crate::strategy::Strategy;

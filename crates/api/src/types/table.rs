@@ -29,6 +29,7 @@ mod resource_v1beta1;
 mod resource_v1beta2;
 mod scheduling_v1;
 mod storage_v1;
+mod storagemigration_v1;
 
 use super::Type;
 
@@ -726,6 +727,10 @@ pub(super) static ALL: &[&Type] = &[
     &storage_v1::VOLUME_ATTRIBUTES_CLASS_LIST,
     &storage_v1::VOLUME_ERROR,
     &storage_v1::VOLUME_NODE_RESOURCES,
+    &storagemigration_v1::STORAGE_VERSION_MIGRATION,
+    &storagemigration_v1::STORAGE_VERSION_MIGRATION_LIST,
+    &storagemigration_v1::STORAGE_VERSION_MIGRATION_SPEC,
+    &storagemigration_v1::STORAGE_VERSION_MIGRATION_STATUS,
     &apiextensions_v1::CUSTOM_RESOURCE_COLUMN_DEFINITION,
     &apiextensions_v1::CUSTOM_RESOURCE_CONVERSION,
     &apiextensions_v1::CUSTOM_RESOURCE_DEFINITION,
@@ -966,4 +971,6 @@ pub(super) static KINDS: &[(&str, &str, &str, &Type)] = &[
     ("storage.k8s.io", "v1", "VolumeAttachmentList", &storage_v1::VOLUME_ATTACHMENT_LIST),
     ("storage.k8s.io", "v1", "VolumeAttributesClass", &storage_v1::VOLUME_ATTRIBUTES_CLASS),
     ("storage.k8s.io", "v1", "VolumeAttributesClassList", &storage_v1::VOLUME_ATTRIBUTES_CLASS_LIST),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", &storagemigration_v1::STORAGE_VERSION_MIGRATION),
+    ("storagemigration.k8s.io", "v1", "StorageVersionMigrationList", &storagemigration_v1::STORAGE_VERSION_MIGRATION_LIST),
 ];

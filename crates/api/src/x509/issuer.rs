@@ -50,7 +50,7 @@ impl<'a> Issuer<'a> {
 pub fn not_after(certificate: &[u8]) -> Option<Timestamp> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
-    let (SEQUENCE, validity, _) = element(super::before_validity(certificate)?)? else { return None };
+    let (SEQUENCE, validity, _) = element(super::after_parts(certificate, 3)?)? else { return None };
     let (_, _, end) = element(validity)?;
     let (tag, content, _) = element(end)?;
     let text = str::from_utf8(content).ok()?;

@@ -87,7 +87,10 @@ fn write_text(out: &mut String, text: &str, block_level: Option<usize>) {
         && !text.starts_with([' ', '\n'])
     {
         write_literal(out, text, level);
-    } else if !is_printable || text.contains('\n') || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
+    } else if !is_printable
+        || text.contains('\n')
+        || looks_like_time(text)
+        || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
     {
         json::write_string(out, text);
     } else if is_plain(text) {
@@ -116,6 +119,29 @@ fn write_literal(out: &mut String, text: &str, level: usize) {
         }
     }
     (1..breaks).for_each(|_| out.push('\n'));
+}
+
+/// Whether Go's reader would take the text for a time, or for a number to the base of 60.
+fn looks_like_time(text: &str) -> bool {
+    let is_number = |part: &str, sizes: std::ops::RangeInclusive<usize>| {
+        sizes.contains(&part.len()) && part.bytes().all(|it| it.is_ascii_digit())
+    };
+    let mut parts = text.splitn(3, '-');
+    if let (Some(year), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next())
+        && is_number(year, 4..=4)
+        && is_number(month, 1..=2)
+    {
+        let (day, time) = rest.split_once(['T', 't', ' ']).unwrap_or((rest, "0:0:0"));
+        return is_number(day, 1..=2) && time.split(':').count() >= 3 && time.starts_with(|c: char| c.is_ascii_digit());
+    }
+    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let mut parts = number.split(':');
+    let is_first = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_digit()) && part.bytes().all(|it| it.is_ascii_digit() || it == b'_')
+    };
+    number.contains(':')
+        && parts.next().is_some_and(is_first)
+        && parts.all(|part| is_number(part.split('.').next().unwrap_or_default(), 1..=2))
 }
 
 /// Whether the text needs no quotes.
@@ -151,7 +177,7 @@ mod tests {
         let value = json!({
             "a": {"b": [{"c": 1, "d": [true, null]}, [], "x"], "e": {}},
             "text": "line 1\n\n  line 2\n",
-            "odd": ["yes", "1", "1.5", "", "null", "- a", "a: b", "#", "it's", "'q'", "a\tb", "x\ny", "*", "2001-01-01", "0x1f", "~"],
+            "odd": ["yes", "1", "1.5", "", "null", "- a", "a: b", "#", "it's", "'q'", "a\tb", "x\ny", "*", "2001-01-01", "2026-11-15T19:45:13Z", "2026-11-15-a", "1:30", "a:1", "0x1f", "~"],
         });
         let expected = "\
 a:
@@ -183,7 +209,11 @@ odd:
   x
   y
 - '*'
-- 2001-01-01
+- \"2001-01-01\"
+- \"2026-11-15T19:45:13Z\"
+- 2026-11-15-a
+- \"1:30\"
+- a:1
 - \"0x1f\"
 - \"~\"
 ";

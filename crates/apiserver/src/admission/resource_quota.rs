@@ -1,7 +1,9 @@
 //! `ResourceQuota`: what is created is counted, and refused where it would be too much.
 //!
 //! Counts are kept in the quota's status, as in Kubernetes: what is created is added here, what is deleted is found out
-//! by a controller. Quotas for a part of the pods only (with scopes) are left alone.
+//! by a controller. Quotas may be for a part of the objects only ([`scopes`]).
+
+mod scopes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,8 +86,6 @@ async fn charge_one(
 
 /// What would be used with the object; `None` if the quota does not count it.
 fn added(resource: &Resource, object: &Value, quota: &Value, usage: &Usage) -> Result<Option<Object>> {
-    let has_scopes = quota.at(&["spec", "scopes"]).and_then(Value::as_array).is_some_and(|it| !it.is_empty())
-        || quota.at(&["spec", "scopeSelector"]).is_some_and(|it| !it.is_null());
     let Some(hard) = quota.at(&["status", "hard"]).and_then(Value::as_object) else { return Ok(None) };
     let amount = |part: &str, name: &str| {
         let text = quota.str_at(&["status", part, name]);
@@ -93,7 +93,7 @@ fn added(resource: &Resource, object: &Value, quota: &Value, usage: &Usage) -> R
     };
     let name = super::shown_name(object);
     let refuse = |why: String| Failure::forbidden(resource.group, resource.plural, name, &why);
-    if has_scopes {
+    if !scopes::match_all(resource, object, quota) {
         return Ok(None);
     }
     if (resource.group, resource.plural) == ("", "pods") {
@@ -148,10 +148,15 @@ fn usage_of(resource: &Resource, object: &Value) -> Usage {
     match resource.plural {
         "services" => {
             usage.insert("services".to_owned(), one());
-            match object.str_at(&["spec", "type"]) {
-                Some("LoadBalancer") => drop(usage.insert("services.loadbalancers".to_owned(), one())),
-                Some("NodePort") => drop(usage.insert("services.nodeports".to_owned(), one())),
-                _ => {}
+            let kind = object.str_at(&["spec", "type"]).unwrap_or_default();
+            if kind == "LoadBalancer" {
+                usage.insert("services.loadbalancers".to_owned(), one());
+            }
+            if matches!(kind, "LoadBalancer" | "NodePort") {
+                usage.insert(
+                    "services.nodeports".to_owned(),
+                    Quantity::parse(&node_ports(object, kind).to_string()).unwrap_or_default(),
+                );
             }
         }
         "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas" => {
@@ -160,9 +165,14 @@ fn usage_of(resource: &Resource, object: &Value) -> Usage {
         "persistentvolumeclaims" => {
             usage.insert("persistentvolumeclaims".to_owned(), one());
             let storage = object.str_at(&["spec", "resources", "requests", "storage"]);
-            if let Some(storage) = storage.and_then(|text| Quantity::parse(text).ok()) {
-                usage.insert("requests.storage".to_owned(), storage);
+            let storage = storage.and_then(|text| Quantity::parse(text).ok());
+            let class = object.str_at(&["spec", "storageClassName"]).filter(|it| !it.is_empty());
+            if let Some(class) = class {
+                let of_class = |what: &str| format!("{class}.storageclass.storage.k8s.io/{what}");
+                usage.insert(of_class("persistentvolumeclaims"), one());
+                usage.extend(storage.clone().map(|amount| (of_class("requests.storage"), amount)));
             }
+            usage.extend(storage.map(|amount| ("requests.storage".to_owned(), amount)));
         }
         "pods" => {
             usage.insert("pods".to_owned(), one());
@@ -171,6 +181,16 @@ fn usage_of(resource: &Resource, object: &Value) -> Usage {
         _ => {}
     }
     usage
+}
+
+/// How many ports on all nodes a service will have: one for each port, unless it wants none for its load balancer.
+fn node_ports(service: &Value, kind: &str) -> i64 {
+    let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).unwrap_or_default();
+    let allocates = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true);
+    let is_counted = |port: &&Value| {
+        kind == "NodePort" || allocates || port.get("nodePort").and_then(Value::as_i64).is_some_and(|it| it != 0)
+    };
+    i64::try_from(ports.iter().filter(is_counted).count()).unwrap_or(i64::MAX)
 }
 
 /// Adds up what the containers of a pod ask for; init containers run one by one before.
@@ -190,6 +210,12 @@ fn add_compute(usage: &mut Usage, pod: &Value) {
                 }
             }
         }
+        for (name, amount) in overhead(pod) {
+            // What is not limited stays so.
+            if kind == "requests" || total.contains_key(&name) {
+                total.entry(name).or_default().add(&amount);
+            }
+        }
         for (name, amount) in total {
             if kind == "requests" && matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
                 usage.insert(name.clone(), amount.clone());
@@ -197,6 +223,13 @@ fn add_compute(usage: &mut Usage, pod: &Value) {
             usage.insert(format!("{prefix}{name}"), amount);
         }
     }
+}
+
+/// What a pod takes beside its containers.
+fn overhead(pod: &Value) -> Vec<(String, Quantity)> {
+    let fields = pod.at(&["spec", "overhead"]).and_then(Value::as_object);
+    let amount = |(name, value): (&str, &Value)| Some((name.to_owned(), Quantity::parse(value.as_str()?).ok()?));
+    fields.into_iter().flat_map(|fields| fields.iter()).filter_map(amount).collect()
 }
 
 fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {

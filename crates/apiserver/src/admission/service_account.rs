@@ -1,9 +1,10 @@
 //! `ServiceAccount`: a pod without an account runs as `default`, and gets the account's token as a volume.
 //!
-//! An account that does not exist is refused, with one exception: as long as no controller makes `default` accounts, a
-//! missing `default` is not held against the pod; it then gets no token.
+//! An account that does not exist is refused, with one exception: as long as nobody makes `default` accounts (the one of
+//! `kube-system` is the sign of it), a missing `default` is not held against the pod; it then gets no token.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::json::{Object, Value};
 
@@ -14,12 +15,45 @@ use crate::random;
 use crate::resources;
 use crate::server::Server;
 
+/// The account of pods that name none.
+const DEFAULT: &str = "default";
 /// Where containers expect the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// What the name of the volume begins with.
 const VOLUME_PREFIX: &str = "kube-api-access-";
 /// A little more than an hour: kubelets renew tokens before.
 const EXPIRATION_SECONDS: i64 = 3607;
+
+/// So often, and in this rhythm, a `default` account is looked for that should be made any moment.
+const WAIT_TURNS: usize = 10;
+const WAIT_INTERVAL: Duration = Duration::from_millis(100);
+
+fn find(server: &Arc<Server>, namespace: &str, name: &str) -> Option<Value> {
+    let accounts = resources::find("", "v1", "serviceaccounts")?;
+    let account = server.cache.resource(&accounts.prefix()).get(&accounts.key(namespace, name))?;
+    Some(account.decode())
+}
+
+/// Whether someone makes accounts for namespaces.
+fn are_made(server: &Arc<Server>) -> bool {
+    find(server, "kube-system", DEFAULT).is_some()
+}
+
+/// Waits for the account that a new namespace gets, as long as it may take.
+pub(super) async fn wait(server: &Arc<Server>, pod: &Value) {
+    let named = ["serviceAccountName", "serviceAccount"].iter().filter_map(|field| pod.str_at(&["spec", field]));
+    let namespace = metadata::text(pod, "namespace");
+    let is_mirror = pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some();
+    if is_mirror || named.into_iter().any(|name| !name.is_empty() && name != DEFAULT) {
+        return;
+    }
+    for _ in 0..WAIT_TURNS {
+        if find(server, namespace, DEFAULT).is_some() || !are_made(server) {
+            return;
+        }
+        tokio::time::sleep(WAIT_INTERVAL).await;
+    }
+}
 
 /// Names the account of a new pod, and mounts its token.
 ///
@@ -33,15 +67,11 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     let named = |spec: &Object, field: &str| spec.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
     let name = named(spec, "serviceAccountName").or_else(|| named(spec, "serviceAccount"));
-    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT.to_owned());
     spec.insert("serviceAccountName", name.as_str());
     spec.insert("serviceAccount", name.as_str());
-    let accounts = resources::find("", "v1", "serviceaccounts");
-    let account = accounts.and_then(|accounts| {
-        server.cache.resource(&accounts.prefix()).get(&accounts.key(&namespace, &name)).map(|account| account.decode())
-    });
-    let Some(account) = account else {
-        if name == "default" {
+    let Some(account) = find(server, &namespace, &name) else {
+        if name == DEFAULT && !are_made(server) {
             return Ok(());
         }
         let complaints = api::names::path_segment(&name);

@@ -5,35 +5,43 @@ use std::sync::Arc;
 use api::json::{Object, Value};
 
 use super::serving::Serving;
-use crate::serving::openapi::{add_paths, add_type, reference_to_metadata};
+use crate::serving::openapi::operations::{Described, Operation};
+use crate::serving::openapi::{add_shared, paths, reference_to_metadata};
+
+/// Where schemas stand in a document, by the version of OpenAPI.
+const NEW: &str = "#/components/schemas/";
+const OLD: &str = "#/definitions/";
 
 /// The document of a group and version.
 pub(super) fn document<'s>(group: &str, version: &str, served: impl Iterator<Item = &'s Arc<Serving>>) -> Value {
-    let (mut paths, mut schemas) = (Object::new(), Object::new());
-    let root = format!("/apis/{group}/{version}");
+    let (mut operations, mut schemas) = (Vec::new(), Object::new());
     for serving in served {
-        let row = serving.row;
-        let name = schema_name(group, version, row.kind);
-        schemas.insert(name.as_str(), kind_schema(serving, group, version));
-        let list = api::json!({
-            "type": "object", "required": ["items"],
-            "properties": {
-                "apiVersion": {"type": "string"},
-                "items": {"type": "array", "items": {"$ref": (format!("#/components/schemas/{name}"))}},
-                "kind": {"type": "string"},
-                "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"}
-            },
-            "x-kubernetes-group-version-kind": [{"group": group, "kind": (row.list_kind()), "version": version}]
-        });
-        schemas.insert(schema_name(group, version, &row.list_kind()), list);
-        add_paths(&mut paths, &root, row, version, Some(&name));
+        let described = describe(serving);
+        schemas.insert(described.schema.as_str(), kind_schema(serving));
+        schemas.insert(described.list_schema.as_str(), list_schema(serving, &described.schema, NEW));
+        operations.extend(described.operations());
     }
-    for name in ["ObjectMeta", "ListMeta"] {
-        add_type(&mut schemas, name);
-    }
+    add_shared(&mut schemas, &operations, (group, version));
     schemas.sort();
     let info = api::json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
+    let paths = paths(&operations);
     api::json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
+}
+
+/// What the older document has of a version: definitions and operations.
+pub(super) fn older(serving: &Serving) -> (Object, Vec<Operation>) {
+    let described = describe(serving);
+    let schemas = [
+        (described.schema.clone(), older_kind_schema(serving)),
+        (described.list_schema.clone(), list_schema(serving, &described.schema, OLD)),
+    ];
+    (schemas.into_iter().collect(), described.operations())
+}
+
+fn describe(serving: &Serving) -> Described<'_> {
+    let (row, version) = (serving.row, serving.version());
+    let schema = |kind: &str| schema_name(row.group, version, kind);
+    Described { resource: row, version, schema: schema(row.kind), list_schema: schema(&row.list_kind()) }
 }
 
 /// `com.example.v1.Widget` of `example.com`.
@@ -43,30 +51,158 @@ fn schema_name(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", parts.join("."))
 }
 
-fn kind_schema(serving: &Serving, group: &str, version: &str) -> Value {
+fn list_schema(serving: &Serving, item: &str, place: &str) -> Value {
+    let (row, kind) = (serving.row, serving.row.list_kind());
+    let description = format!("{kind} is a list of {}", row.kind);
+    let of_items = format!(
+        "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
+        row.plural
+    );
+    let metadata = format!("{place}io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta");
+    let mut properties = type_properties();
+    properties.insert(
+        "items",
+        api::json!({"description": of_items, "type": "array", "items": {"$ref": (format!("{place}{item}"))}}),
+    );
+    properties.insert("metadata", api::json!({"$ref": metadata}));
+    properties.sort();
+    let kinds = api::json!([{"group": (row.group), "kind": kind, "version": (serving.version())}]);
+    api::json!({
+        "description": description, "type": "object", "required": ["items"], "properties": properties,
+        "x-kubernetes-group-version-kind": kinds
+    })
+}
+
+fn type_properties() -> Object {
+    let texts = [
+        ("apiVersion", "APIVersion defines the versioned schema of this representation of an object."),
+        ("kind", "Kind is a string value representing the REST resource this object represents."),
+    ];
+    texts.into_iter().map(|(name, text)| (name, api::json!({"type": "string", "description": text}))).collect()
+}
+
+fn kinds(serving: &Serving) -> Value {
+    let row = serving.row;
+    api::json!([{"group": (row.group), "kind": (row.kind), "version": (serving.version())}])
+}
+
+fn is_true(schema: &Object, field: &str) -> bool {
+    matches!(schema.get(field), Some(Value::Bool(true)))
+}
+
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+
+fn kind_schema(serving: &Serving) -> Value {
     let mut schema = match &serving.schema {
         Some(Value::Object(schema)) => schema.clone(),
         _ => [("type", Value::from("object"))].into_iter().collect(),
     };
-    let preserves = matches!(schema.get("x-kubernetes-preserve-unknown-fields"), Some(Value::Bool(true)));
-    let has_properties = schema.contains_key("properties");
-    if has_properties || !preserves {
-        let mut properties = match schema.remove("properties") {
-            Some(Value::Object(properties)) => properties,
-            _ => Object::new(),
-        };
-        let texts = [
-            ("apiVersion", "APIVersion defines the versioned schema of this representation of an object."),
-            ("kind", "Kind is a string value representing the REST resource this object represents."),
-        ];
-        for (name, description) in texts {
-            properties.insert(name, api::json!({"type": "string", "description": description}));
-        }
-        properties.insert("metadata", reference_to_metadata());
-        properties.sort();
-        schema.insert("properties", properties);
+    if schema.contains_key("properties") || !is_true(&schema, PRESERVE) {
+        add_properties(&mut schema, reference_to_metadata());
     }
-    let kind = api::json!([{"group": group, "kind": (serving.row.kind), "version": version}]);
-    schema.insert("x-kubernetes-group-version-kind", kind);
+    schema.insert("x-kubernetes-group-version-kind", kinds(serving));
     Value::Object(schema)
+}
+
+/// Adds what every object has.
+fn add_properties(schema: &mut Object, metadata: Value) {
+    let mut properties = match schema.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Object::new(),
+    };
+    for (name, property) in type_properties() {
+        properties.insert(name, property);
+    }
+    properties.insert("metadata", metadata);
+    properties.sort();
+    schema.insert("properties", properties);
+}
+
+fn older_kind_schema(serving: &Serving) -> Value {
+    let mut schema = match &serving.schema {
+        // Kubernetes: clients would refuse every other field if one were named.
+        Some(Value::Object(schema)) if !is_true(schema, PRESERVE) => {
+            let mut schema = without_alternatives(schema.clone());
+            let metadata = format!("{OLD}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+            let description = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+            add_properties(&mut schema, api::json!({"description": description, "$ref": metadata}));
+            schema
+        }
+        _ => [("type", Value::from("object"))].into_iter().collect(),
+    };
+    schema.insert("x-kubernetes-group-version-kind", kinds(serving));
+    Value::Object(schema)
+}
+
+/// A schema as the older version can write it: nothing may be null, and there are no alternatives.
+///
+/// Follows `ToStructuralOpenAPIV2` of Kubernetes' apiextensions.
+fn without_alternatives(mut schema: Object) -> Object {
+    for field in ["allOf", "oneOf", "anyOf", "not"] {
+        schema.remove(field);
+    }
+    let (is_nullable, preserves) = (is_true(&schema, "nullable"), is_true(&schema, PRESERVE));
+    schema.remove("nullable");
+    if is_nullable || preserves {
+        schema.remove("items");
+        schema.remove("properties");
+    }
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or_default();
+    let has_no_items = kind == "array" && !schema.contains_key("items");
+    if is_nullable || has_no_items || preserves && kind == "object" {
+        schema.remove("type");
+    }
+    let may_be_null = |schema: &Value| schema.as_object().is_some_and(|it| is_true(it, "nullable"));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let optional: Vec<String> = properties
+        .into_iter()
+        .flat_map(Object::iter)
+        .filter(|(_, property)| may_be_null(property))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let values_may_be_null = schema.get("additionalProperties").is_some_and(may_be_null);
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !values_may_be_null && !optional.iter().any(|it| name.as_str() == Some(it)));
+        if required.is_empty() {
+            schema.remove("required");
+        }
+    }
+    let convert = |schema: Value| match schema {
+        Value::Object(schema) => Value::Object(without_alternatives(schema)),
+        other => other,
+    };
+    for field in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(field) {
+            *inner = convert(inner.take());
+        }
+    }
+    for property in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Object::values_mut)
+    {
+        *property = convert(property.take());
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &str, expected: &str) {
+        let Value::Object(schema) = api::json::parse(schema.as_bytes()).unwrap() else { panic!("no schema") };
+        assert_eq!(api::json::to_string(&Value::Object(without_alternatives(schema))), expected);
+    }
+
+    #[test]
+    fn what_the_older_version_cannot_write_is_left_out() {
+        check(r#"{"type":"string","nullable":true}"#, "{}");
+        check(
+            r#"{"type":"array","x-kubernetes-preserve-unknown-fields":true,"items":{"type":"string"}}"#,
+            r#"{"x-kubernetes-preserve-unknown-fields":true}"#,
+        );
+        check(
+            r#"{"type":"object","required":["a","b"],"properties":{"a":{"type":"string","nullable":true},"b":{"type":"integer","anyOf":[]}}}"#,
+            r#"{"type":"object","required":["b"],"properties":{"a":{},"b":{"type":"integer"}}}"#,
+        );
+    }
 }

@@ -79,6 +79,14 @@ impl Answer {
         }
     }
 
+    /// The same with line breaks, if it is a JSON document.
+    #[must_use]
+    pub(crate) fn into_pretty(mut self) -> Self {
+        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let Some(document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
+        Self { body: json::to_pretty_string(&document, "  ").into(), ..self }
+    }
+
     /// The same in YAML, keys sorted, if it is a JSON document.
     #[must_use]
     pub(crate) fn into_yaml(mut self) -> Self {

@@ -6,6 +6,7 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
+use crate::http::request::Query;
 use crate::http::status::{Failure, Result};
 
 /// How an object is shown.
@@ -67,6 +68,18 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
 /// # Errors
 /// 406 if nothing that is asked for can be sent.
 pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
+    choose(headers, |_| true)
+}
+
+/// As [`negotiate`], for what cannot be shown as a table.
+///
+/// # Errors
+/// 406 if nothing else is asked for.
+pub(crate) fn negotiate_without_tables(headers: &HeaderMap) -> Result<Accepted> {
+    choose(headers, |form| form != Form::Table)
+}
+
+fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
     let accept = accept(headers);
     let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, pretty: false };
     if accept.trim().is_empty() {
@@ -108,7 +121,7 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::GroupDiscovery,
             _ => continue,
         };
-        if media == PROTOBUF && accepted.form != Form::Object {
+        if media == PROTOBUF && accepted.form != Form::Object || !offers(accepted.form) {
             continue;
         }
         if !form.is_empty() {
@@ -133,6 +146,19 @@ pub(crate) fn of_watch(mut failure: Box<Failure>) -> Box<Failure> {
         failure.message.push_str(", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch");
     }
     failure
+}
+
+/// Whether the answer is to have line breaks: if the query says so, or if people look at it with these programs.
+pub(crate) fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if query.has("pretty") {
+        return query.flag("pretty");
+    }
+    let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if accept.any(|value| value.contains("pretty=1")) && negotiate(headers).is_ok_and(|accepted| accepted.pretty) {
+        return true;
+    }
+    let agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it))
 }
 
 /// Whether YAML is the first of the forms that can be sent.

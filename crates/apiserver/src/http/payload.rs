@@ -160,7 +160,11 @@ fn read_protobuf(body: &[u8], kind: &str) -> Result<Payload> {
 }
 
 fn read_json(body: &[u8], kind: &str) -> Result<Payload> {
-    let (value, duplicates) = json::parse_strict(body).map_err(|error| not_json(kind, &error.message, body))?;
+    let (mut value, duplicates) = json::parse_strict(body).map_err(|error| not_json(kind, &error.message, body))?;
+    if value.is_null() {
+        // Kubernetes: nothing is set.
+        value = Value::object();
+    }
     if !matches!(value, Value::Object(_)) {
         let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
         let why = format!("json: cannot unmarshal {} into Go value of type {target}", value.kind());

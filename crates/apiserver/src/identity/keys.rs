@@ -114,15 +114,17 @@ impl SigningKey {
         let failed = || CertificateError::Unreadable("new signing key".to_owned());
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).map_err(|_| failed())?;
         let key = Self::from_pkcs8(document.as_ref()).ok_or_else(failed)?;
-        let text = base64::engine::general_purpose::STANDARD.encode(document.as_ref());
-        let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
+        // Kubernetes reads private keys for verification in the older form only.
+        let older = sec1(document.as_ref(), &key.public.point).ok_or_else(failed)?;
+        let text = base64::engine::general_purpose::STANDARD.encode(older);
+        let mut pem = String::from("-----BEGIN EC PRIVATE KEY-----\n");
         for (index, letter) in text.chars().enumerate() {
             if index > 0 && index.is_multiple_of(64) {
                 pem.push('\n');
             }
             pem.push(letter);
         }
-        pem.push_str("\n-----END PRIVATE KEY-----\n");
+        pem.push_str("\n-----END EC PRIVATE KEY-----\n");
         Ok((key, pem))
     }
 
@@ -137,6 +139,24 @@ impl SigningKey {
     pub fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         self.pair.sign(&SystemRandom::new(), message).ok().map(|signature| signature.as_ref().to_vec())
     }
+}
+
+/// The older form of a key on P-256: a number, the private key, the curve, and the public key.
+fn sec1(pkcs8: &[u8], point: &[u8]) -> Option<Vec<u8>> {
+    // The version, the algorithm, and within a string of bytes the number and the private key.
+    let (_, content, _) = element(pkcs8)?;
+    let (_, inner, _) = element(element(element(content)?.2)?.2)?;
+    let (_, fields, _) = element(inner)?;
+    let (_, private, _) = element(element(fields)?.2)?;
+    let wrap = |tag: u8, content: &[u8]| -> Option<Vec<u8>> {
+        // All lengths here fit into seven bits.
+        let length = u8::try_from(content.len()).ok().filter(|length| *length < 0x80)?;
+        Some([&[tag, length], content].concat())
+    };
+    let curve = wrap(0xa0, &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07])?;
+    let public = wrap(0xa1, &wrap(0x03, &[&[0], point].concat())?)?;
+    let parts = [&[0x02, 0x01, 0x01][..], &wrap(0x04, private)?, &curve, &public].concat();
+    wrap(0x30, &parts)
 }
 
 /// One key that signs, and all that verify.

@@ -326,6 +326,11 @@ fn audiences_of(claims: &Value) -> Vec<String> {
 
 fn check_times(claims: &Value, now: Timestamp) -> Result<(), String> {
     let time = |field: &str| claims.get(field).and_then(Value::as_i64);
+    // A limit that cannot be read is not the same as none.
+    let is_unreadable = |field: &&&str| claims.get(field).is_some_and(|it| it.as_i64().is_none());
+    if let Some(field) = ["nbf", "exp", "iat"].iter().find(is_unreadable) {
+        return Err(format!("service account token has an invalid {field} claim"));
+    }
     let earliest = now.seconds.saturating_sub(LEEWAY_SECONDS);
     let latest = now.seconds.saturating_add(LEEWAY_SECONDS);
     if time("nbf").is_some_and(|time| time > latest) {
@@ -342,7 +347,28 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), String> {
 }
 
 fn is_long_deleted(object: &Value, now: Timestamp) -> bool {
-    let deleted = object.str_at(&["metadata", "deletionTimestamp"]);
-    let deleted = deleted.and_then(|text| Timestamp::parse(text).ok());
-    deleted.is_some_and(|deleted| deleted.seconds < now.seconds.saturating_sub(LEEWAY_SECONDS))
+    let Some(deleted) = object.at(&["metadata", "deletionTimestamp"]).filter(|it| !it.is_null()) else { return false };
+    // If nobody can say when, then long ago.
+    let deleted = deleted.as_str().and_then(|text| Timestamp::parse(text).ok());
+    deleted.is_none_or(|deleted| deleted.seconds < now.seconds.saturating_sub(LEEWAY_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_cannot_be_read_are_refused() {
+        let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+        let claims = |text: &str| api::json::parse(text.as_bytes()).unwrap();
+        let later = now.seconds + 600;
+        assert!(check_times(&claims(&format!("{{\"exp\": {later}}}")), now).is_ok());
+        for wrong in ["\"nbf\": \"never\"", "\"nbf\": 1e300", "\"iat\": null", "\"iat\": {}"] {
+            assert!(check_times(&claims(&format!("{{\"exp\": {later}, {wrong}}}")), now).is_err(), "{wrong}");
+        }
+        assert!(check_times(&claims("{}"), now).is_err());
+        let object = |time: &str| claims(&format!("{{\"metadata\": {{\"deletionTimestamp\": {time}}}}}"));
+        assert!(is_long_deleted(&object("\"soon\""), now) && is_long_deleted(&object("7"), now));
+        assert!(!is_long_deleted(&object("null"), now) && !is_long_deleted(&object("\"2026-01-01T00:00:00Z\""), now));
+    }
 }

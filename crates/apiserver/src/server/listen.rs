@@ -4,9 +4,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -15,6 +17,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 pub use tokio_rustls::TlsAcceptor;
@@ -38,6 +41,10 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// So much of an answer waits in memory for each request of an HTTP/2 connection.
 const SEND_BUFFER: usize = 64 << 10;
+/// A request has at most this many lines in its head.
+const HEADERS_MAX: usize = 1000;
+/// Who does not speak TLS is told so within this time.
+const PLAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Watches of one client over one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
 
@@ -154,8 +161,22 @@ async fn connection(
     let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
     let first_request = tokio::time::sleep(server.options.first_request_timeout);
     tokio::pin!(first_request);
+    let mut first = [0];
+    let accepted = async {
+        tokio::time::timeout(head_timeout, stream.peek(&mut first)).await??;
+        if first.iter().all(u8::is_ascii_uppercase) {
+            // The first letter of a method: this is HTTP without TLS.
+            refuse_plain(stream).await?;
+            return Ok(None);
+        }
+        let stream = tokio::time::timeout(head_timeout, tls.accept(stream)).await??;
+        Ok::<_, AnyError>(Some(stream))
+    };
     let stream = tokio::select! {
-        accepted = tokio::time::timeout(head_timeout, tls.accept(stream)) => accepted??,
+        accepted = accepted => match accepted? {
+            Some(stream) => stream,
+            None => return Ok(()),
+        },
         () = first_request.as_mut() => return Err("no handshake in time".into()),
         () = tracked.closed() => return Err("gave way to another connection".into()),
     };
@@ -174,6 +195,7 @@ async fn connection(
     let service = Connection { server, user: user.map(Arc::new), peer: Some(peer), tracked: Some(tracked.clone()) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
+    builder.http1().max_headers(HEADERS_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -201,6 +223,48 @@ async fn connection(
             }
             () = tracked.closed() => return Err("gave way to another connection".into()),
         }
+    }
+}
+
+/// Tells a client that TLS is spoken here.
+async fn refuse_plain(mut stream: TcpStream) -> Result<(), AnyError> {
+    let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    tokio::time::timeout(PLAIN_TIMEOUT, stream.write_all(text.as_bytes())).await??;
+    stream.shutdown().await?;
+    // What was sent is taken, so that the answer is not lost with it.
+    let mut rest = [0; 1024];
+    let read = async { while stream.read(&mut rest).await.is_ok_and(|length| length > 0) {} };
+    let _ = tokio::time::timeout(PLAIN_TIMEOUT, read).await;
+    Ok(())
+}
+
+/// The body of a request, which remembers whether it was read to its end.
+struct Watched {
+    body: Incoming,
+    is_read: Arc<AtomicBool>,
+}
+
+impl http_body::Body for Watched {
+    type Data = bytes::Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, std::task::Poll::Ready(None)) || self.body.is_end_stream() {
+            self.is_read.store(true, Ordering::Release);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -237,10 +301,17 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         if let Some(tracked) = tracked.filter(|it| !it.is_identified()) {
             request.extensions_mut().insert(tracked);
         }
+        let closes = request.version() <= http::Version::HTTP_11;
+        let is_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+        let request = request.map(|body| Watched { body, is_read: is_read.clone() });
         Box::pin(async move {
-            let response = server.handle(request, user.as_deref()).await;
+            let mut response = server.handle(request, user.as_deref()).await;
             if let Some(underway) = underway.filter(|_| response.body().len().is_none()) {
                 underway.stays();
+            }
+            if closes && !is_read.load(Ordering::Acquire) {
+                // What was not read stands before the next request: there will be none.
+                response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
             }
             Ok(response)
         })

@@ -53,6 +53,8 @@ pub(super) async fn answer(
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let customs = server.customs.snapshot();
     let customs = &*customs;
+    let config = &server.options.runtime_config;
+    let served = discovery::Served { config, customs };
     let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match segments.as_slice() {
         ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
@@ -73,22 +75,22 @@ pub(super) async fn answer(
         }
         ["api"] => {
             let accepted = negotiation::negotiate(&parts.headers)?;
-            Ok(discovery::api(&accepted, if_none_match, &server.options.address, customs))
+            Ok(discovery::api(&accepted, if_none_match, &server.options.address, served))
         }
-        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, customs)),
-        ["api", version] => discovery::group_version("", version, customs),
-        ["apis", group] => Ok(discovery::group(group, customs).unwrap_or_else(not_found)),
-        ["apis", group, version] if resources::has_version(group, version) || customs.has_version(group, version) => {
-            discovery::group_version(group, version, customs)
+        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, served)),
+        ["api", version] => discovery::group_version("", version, served),
+        ["apis", group] => Ok(discovery::group(group, served).unwrap_or_else(not_found)),
+        ["apis", group, version] if served.has_version(group, version) => {
+            discovery::group_version(group, version, served)
         }
         ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
         ["openapi", "v3", rest @ ..] => {
-            let answer = server.openapi().answer(&rest.join("/"), query, customs.openapi());
+            let answer = server.openapi().answer(&rest.join("/"), query, if_none_match, customs.openapi());
             Ok(answer.unwrap_or_else(not_found))
         }
         ["openapi", "v2"] => {
             let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
-            Ok(crate::serving::openapi::v2::answer(accept.unwrap_or_default()))
+            Ok(crate::serving::openapi::v2::answer(accept.unwrap_or_default(), if_none_match, config, customs))
         }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
@@ -109,7 +111,7 @@ pub(super) async fn answer(
             ]
             .map(ToOwned::to_owned)
             .to_vec();
-            for (group, versions) in discovery::all_groups(customs) {
+            for (group, versions) in discovery::all_groups(served) {
                 for version in versions {
                     paths.push(if group.is_empty() {
                         format!("/api/{version}")

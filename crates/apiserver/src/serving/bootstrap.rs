@@ -14,7 +14,8 @@ use crate::objects::apply::{self, BuiltIn, Versions as _};
 use crate::objects::metadata;
 use crate::objects::services::{self, AddressRange};
 use crate::random;
-use crate::resources::{self, Resource};
+use crate::resources::{self, Resource, RuntimeConfig};
+use crate::serving::api_services;
 use crate::storage::stored;
 
 pub(crate) const OBJECTS: &str = include_str!("../../data/bootstrap.json");
@@ -51,6 +52,7 @@ pub(crate) async fn create(
     store: &dyn Store,
     addresses: AddressRange,
     has_node_fleet: bool,
+    config: &RuntimeConfig,
 ) -> Result<(), store::Error> {
     let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
     let mut writes = if has_node_fleet { node_fleet() } else { Vec::new() };
@@ -67,6 +69,9 @@ pub(crate) async fn create(
             }
             writes.extend(make(resource, object));
         }
+    }
+    if let Some(services) = resources::find("apiregistration.k8s.io", "v1", "apiservices") {
+        writes.extend(api_services::all(config).into_iter().filter_map(|object| make(services, object)));
     }
     if let Some(ranges) = resources::find("networking.k8s.io", "v1", "servicecidrs") {
         writes.extend(make(ranges, services::own_range(addresses)));
@@ -122,6 +127,20 @@ pub(crate) fn make(resource: &'static Resource, mut object: Value) -> Option<Wri
         normal = objects::with_status(&normal, |_| true, &now).unwrap_or(normal);
     }
     Some(Write::create(key, stored::encode(&mut normal)?))
+}
+
+/// A changed object in its normal form, as it is stored; none if it has no type.
+pub(super) fn changed(resource: &'static Resource, old: &Value, object: Value) -> Option<bytes::Bytes> {
+    let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
+    let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
+    let (kind, subresource, manager, now) = (resource.kind, "", "kube-apiserver", clock::now().to_string());
+    let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
+    let mut sent = normal.clone();
+    metadata::remove(&mut sent, "managedFields");
+    if let Some(managed_fields) = write.update(old, &sent) {
+        metadata::set(&mut normal, "managedFields", managed_fields);
+    }
+    stored::encode(&mut normal)
 }
 
 /// The server owns what it makes.

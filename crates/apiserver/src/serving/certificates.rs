@@ -18,6 +18,8 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::clock;
+
 /// Why certificates cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -82,7 +84,9 @@ impl Authority {
     /// [`CertificateError::Generate`].
     pub fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate()?;
-        let certificate = authority_params()?.self_signed(&key)?;
+        let mut params = authority_params()?;
+        valid_for(&mut params, AUTHORITY_YEARS);
+        let certificate = params.self_signed(&key)?;
         Ok(Self { pair: Pair { certificate: certificate.pem(), key: key.serialize_pem() } })
     }
 
@@ -92,7 +96,8 @@ impl Authority {
         &self.pair.certificate
     }
 
-    fn sign(&self, params: &CertificateParams) -> Result<Pair, CertificateError> {
+    fn sign(&self, mut params: CertificateParams) -> Result<Pair, CertificateError> {
+        valid_for(&mut params, YEARS);
         let key = KeyPair::generate()?;
         let authority_key = KeyPair::from_pem(&self.pair.key)?;
         // Name and key are all that a signature takes from the authority.
@@ -109,7 +114,7 @@ impl Authority {
         let mut params = params(name, Some(group))?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(&params)
+        self.sign(params)
     }
 
     /// A certificate for a server that is reached under these addresses.
@@ -124,8 +129,45 @@ impl Authority {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
         }
         params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
-        self.sign(&params)
+        self.sign(params)
     }
+}
+
+/// How long an authority is good for, and how long what it signs.
+const AUTHORITY_YEARS: i64 = 10;
+const YEARS: i64 = 1;
+/// What ends sooner than this is made anew when the server starts.
+const RENEWED_BEFORE_DAYS: i64 = 30;
+const DAY_SECONDS: i64 = 24 * 3600;
+
+/// Sets from when to when a certificate is good: from yesterday on, for clocks that are behind.
+fn valid_for(params: &mut CertificateParams, years: i64) {
+    let day = |offset: i64| {
+        let text = clock::now().plus_seconds(offset.saturating_mul(DAY_SECONDS)).to_string();
+        let part = |from: usize, to: usize| text.get(from..to).and_then(|it| it.parse::<u16>().ok()).unwrap_or(1);
+        let small = |number: u16| u8::try_from(number).unwrap_or(1);
+        rcgen::date_time_ymd(i32::from(part(0, 4)), small(part(5, 7)), small(part(8, 10)))
+    };
+    params.not_before = day(-1);
+    params.not_after = day(years.saturating_mul(365));
+}
+
+/// Whether a certificate can still be used for a while; one that cannot be read cannot.
+fn is_good(pair: &Pair) -> bool {
+    let limit = clock::now().plus_seconds(RENEWED_BEFORE_DAYS.saturating_mul(DAY_SECONDS)).to_string();
+    let limit: String = limit.chars().filter(char::is_ascii_digit).collect();
+    let end = pair.certificate_der().ok().and_then(|der| api::x509::not_after(&der));
+    end.is_some_and(|end| end.trim_end_matches('Z') > limit.as_str())
+}
+
+/// Whether a server certificate names all addresses.
+fn names_all(pair: &Pair, addresses: &[IpAddr]) -> bool {
+    let Ok(der) = pair.certificate_der() else { return false };
+    let Some(named) = api::x509::addresses(&der) else { return false };
+    addresses.iter().all(|address| match address {
+        IpAddr::V4(it) => named.contains(&it.octets().as_slice()),
+        IpAddr::V6(it) => named.contains(&it.octets().as_slice()),
+    })
 }
 
 fn authority_params() -> Result<CertificateParams, CertificateError> {
@@ -163,20 +205,28 @@ impl Bundle {
     pub fn load_or_create(directory: &Path, addresses: &[IpAddr]) -> Result<Self, CertificateError> {
         let file = |source, path: &Path| CertificateError::File { path: path.to_owned(), source };
         fs::create_dir_all(directory).map_err(|error| file(error, directory))?;
-        let load = |name: &str, make: &dyn Fn() -> Result<Pair, CertificateError>| -> Result<Pair, CertificateError> {
+        let load = |name: &str,
+                    is_usable: &dyn Fn(&Pair) -> bool,
+                    make: &dyn Fn() -> Result<Pair, CertificateError>|
+         -> Result<Pair, CertificateError> {
             let (certificate, key) = (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
             if certificate.exists() && key.exists() {
                 let read = |path: &Path| fs::read_to_string(path).map_err(|error| file(error, path));
-                return Ok(Pair { certificate: read(&certificate)?, key: read(&key)? });
+                let pair = Pair { certificate: read(&certificate)?, key: read(&key)? };
+                if is_usable(&pair) {
+                    return Ok(pair);
+                }
             }
             let pair = make()?;
             write_private(&certificate, &pair.certificate)?;
             write_private(&key, &pair.key)?;
             Ok(pair)
         };
-        let authority = Authority { pair: load("ca", &|| Ok(Authority::generate()?.pair))? };
-        let server = load("apiserver", &|| authority.server(addresses))?;
-        let admin = load("admin", &|| authority.client("kubernetes-admin", "system:masters"))?;
+        // Clients know the authority: only people replace it.
+        let authority = Authority { pair: load("ca", &|_| true, &|| Ok(Authority::generate()?.pair))? };
+        let is_usable = |pair: &Pair| is_good(pair) && names_all(pair, addresses);
+        let server = load("apiserver", &is_usable, &|| authority.server(addresses))?;
+        let admin = load("admin", &is_good, &|| authority.client("kubernetes-admin", "system:masters"))?;
         Ok(Self { authority, server, admin })
     }
 
@@ -197,14 +247,68 @@ impl Bundle {
     }
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner can read. Whatever has the name before, a link too, is replaced.
 ///
 /// # Errors
 /// [`CertificateError::File`].
 pub fn write_private(path: &Path, text: &str) -> Result<(), CertificateError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", crate::random::suffix()));
+    let draft = path.with_file_name(name);
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())
+        // A new file: nobody else has it open, and nobody chose where it is.
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
     };
-    write().map_err(|source| CertificateError::File { path: path.to_owned(), source })
+    write().map_err(|source| {
+        // What is left of it is of no use.
+        let _ = fs::remove_file(&draft);
+        CertificateError::File { path: path.to_owned(), source }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn private_files_are_never_written_through_what_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("admin.kubeconfig"), directory.path().join("other"));
+        fs::write(&other, "theirs").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        write_private(&path, "secret").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "theirs");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write_private(&path, "new secret").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new secret");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn certificates_end_and_are_made_anew_for_another_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let one: [IpAddr; 1] = ["127.0.0.1".parse().unwrap()];
+        let both: [IpAddr; 2] = ["127.0.0.1".parse().unwrap(), "192.0.2.7".parse().unwrap()];
+        let first = Bundle::load_or_create(directory.path(), &one).unwrap();
+        let end = api::x509::not_after(&first.server.certificate_der().unwrap()).unwrap();
+        let year = |offset: i64| {
+            clock::now().plus_seconds(offset * 365 * DAY_SECONDS).to_string().chars().take(4).collect::<String>()
+        };
+        assert!(end.starts_with(&year(1)), "{end}");
+        let again = Bundle::load_or_create(directory.path(), &one).unwrap();
+        assert_eq!(first.server.certificate, again.server.certificate);
+        let other = Bundle::load_or_create(directory.path(), &both).unwrap();
+        assert_ne!(first.server.certificate, other.server.certificate);
+        assert_eq!(first.admin.certificate, other.admin.certificate);
+        assert_eq!(first.authority.certificate(), other.authority.certificate());
+        // Fewer addresses are not a reason.
+        let fewer = Bundle::load_or_create(directory.path(), &one).unwrap();
+        assert_eq!(fewer.server.certificate, other.server.certificate);
+    }
 }

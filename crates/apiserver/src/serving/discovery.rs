@@ -9,36 +9,56 @@ use crate::custom::Snapshot;
 use crate::http::answer::Answer;
 use crate::http::negotiation::{Accepted, Form};
 use crate::http::status::{Failure, Result};
-use crate::resources::{self, Resource, Subresource, api_version};
+use crate::resources::{self, Resource, RuntimeConfig, Subresource, api_version};
 
 /// The content type of the aggregated document.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// Everything that is served: built-in versions as configured, and custom resources.
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'a> {
+    pub(crate) config: &'a RuntimeConfig,
+    pub(crate) customs: &'a Snapshot,
+}
+
+impl<'a> Served<'a> {
+    /// Whether a group is served in a version.
+    pub(crate) fn has_version(self, group: &str, version: &str) -> bool {
+        self.config.has_version(group, version) || self.customs.has_version(group, version)
+    }
+
+    /// The built-in resources of a group and version.
+    fn rows(self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+        let is_served = self.config.serves(group, version);
+        let all = resources::all().iter().filter(move |_| is_served);
+        all.filter(move |it| it.group == group && it.versions.contains(&version))
+    }
+}
+
 /// Answers `/api`.
-pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str, customs: &Snapshot) -> Answer {
+pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str, served: Served<'_>) -> Answer {
     if accepted.form == Form::GroupDiscovery {
-        return aggregated(if_none_match, customs, |group| group.is_empty());
+        return aggregated(if_none_match, served, |group| group.is_empty());
     }
     let address = api::json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]);
     Answer::json(200, &api::json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}))
 }
 
 /// Answers `/apis`.
-pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, customs: &Snapshot) -> Answer {
+pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, served: Served<'_>) -> Answer {
     if accepted.form == Form::GroupDiscovery {
-        return aggregated(if_none_match, customs, |group| !group.is_empty());
+        return aggregated(if_none_match, served, |group| !group.is_empty());
     }
-    let groups = named_groups(customs);
+    let groups = named_groups(served);
     let groups: Vec<Value> =
         groups.iter().map(|(group, versions)| Value::Object(group_fields(group, versions))).collect();
     Answer::json(200, &api::json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
 /// Built-in groups, then custom ones by name. A group that is both has the versions of both.
-pub(crate) fn all_groups(customs: &Snapshot) -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut groups: Vec<(&'static str, Vec<&'static str>)> =
-        resources::groups().iter().map(|(group, versions)| (*group, versions.to_vec())).collect();
-    for (group, versions) in customs.groups() {
+pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&'static str, Vec<&'static str>)> = served.config.groups().collect();
+    for (group, versions) in served.customs.groups() {
         match groups.iter_mut().find(|(it, _)| it == group) {
             Some((_, known)) => {
                 let new: Vec<&'static str> = versions.iter().copied().filter(|it| !known.contains(it)).collect();
@@ -50,8 +70,8 @@ pub(crate) fn all_groups(customs: &Snapshot) -> Vec<(&'static str, Vec<&'static 
     groups
 }
 
-fn named_groups(customs: &Snapshot) -> Vec<(&'static str, Vec<&'static str>)> {
-    all_groups(customs).into_iter().filter(|(group, _)| !group.is_empty()).collect()
+fn named_groups(served: Served<'_>) -> Vec<(&'static str, Vec<&'static str>)> {
+    all_groups(served).into_iter().filter(|(group, _)| !group.is_empty()).collect()
 }
 
 fn group_fields(group: &str, versions: &[&str]) -> Object {
@@ -67,8 +87,8 @@ fn group_fields(group: &str, versions: &[&str]) -> Object {
 }
 
 /// Answers `/apis/{group}`.
-pub(crate) fn group(name: &str, customs: &Snapshot) -> Option<Answer> {
-    let groups = named_groups(customs);
+pub(crate) fn group(name: &str, served: Served<'_>) -> Option<Answer> {
+    let groups = named_groups(served);
     let (group, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut document: Object = [("kind", "APIGroup"), ("apiVersion", "v1")].into_iter().collect();
     for (key, value) in group_fields(group, versions) {
@@ -81,17 +101,17 @@ pub(crate) fn group(name: &str, customs: &Snapshot) -> Option<Answer> {
 ///
 /// # Errors
 /// 404 if the group has no such version.
-pub(crate) fn group_version(group: &str, version: &str, customs: &Snapshot) -> Result<Answer> {
-    if !resources::has_version(group, version) && !customs.has_version(group, version) {
+pub(crate) fn group_version(group: &str, version: &str, served: Served<'_>) -> Result<Answer> {
+    if !served.has_version(group, version) {
         return Err(Failure::no_resource());
     }
     let mut list: Vec<Value> = Vec::new();
-    for resource in served(group, version) {
+    for resource in served.rows(group, version) {
         list.push(Value::Object(resource_fields(resource)));
         list.extend(resource.subresources.iter().map(|sub| Value::Object(subresource_fields(resource, sub))));
     }
     list.sort_by(|left, right| left.str_at(&["name"]).cmp(&right.str_at(&["name"])));
-    for resource in customs.rows(group, version) {
+    for resource in served.customs.rows(group, version) {
         list.push(Value::Object(resource_fields(resource)));
         // Kubernetes: the status comes first here, and last in the one document.
         let parts = resource.subresources.iter().rev();
@@ -105,10 +125,6 @@ pub(crate) fn group_version(group: &str, version: &str, customs: &Snapshot) -> R
     document.insert("groupVersion", api_version(group, version));
     document.insert("resources", list);
     Ok(Answer::json(200, &Value::Object(document)))
-}
-
-fn served<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
-    resources::all().iter().filter(move |it| it.group == group && it.versions.contains(&version))
 }
 
 fn texts(list: &[&str]) -> Value {
@@ -161,10 +177,10 @@ fn subresource_fields(resource: &Resource, sub: &Subresource) -> Object {
     fields
 }
 
-fn aggregated(if_none_match: &str, customs: &Snapshot, wanted: fn(&str) -> bool) -> Answer {
+fn aggregated(if_none_match: &str, served: Served<'_>, wanted: fn(&str) -> bool) -> Answer {
     let mut items: Vec<Value> = Vec::new();
-    for (group, versions) in all_groups(customs).iter().filter(|(group, _)| wanted(group)) {
-        let versions: Vec<Value> = versions.iter().map(|version| aggregated_version(group, version, customs)).collect();
+    for (group, versions) in all_groups(served).iter().filter(|(group, _)| wanted(group)) {
+        let versions: Vec<Value> = versions.iter().map(|version| aggregated_version(group, version, served)).collect();
         let mut metadata = Object::new();
         if !group.is_empty() {
             metadata.insert("name", *group);
@@ -188,10 +204,11 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
     digest(&SHA512, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-fn aggregated_version(group: &str, version: &str, customs: &Snapshot) -> Value {
+fn aggregated_version(group: &str, version: &str, served: Served<'_>) -> Value {
     let kind = |group: &str, version: &str, kind: &str| api::json!({"group": group, "version": version, "kind": kind});
-    let resources: Vec<Value> = served(group, version)
-        .chain(customs.rows(group, version))
+    let resources: Vec<Value> = served
+        .rows(group, version)
+        .chain(served.customs.rows(group, version))
         .map(|resource| {
             let own_kind = |of: &str| match resource.custom {
                 Some(_) => kind(group, version, of),

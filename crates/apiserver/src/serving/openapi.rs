@@ -1,42 +1,89 @@
 //! OpenAPI, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
+//!
+//! - [`operations`]: what can be asked, path by path; [`schemas`]: what is sent and answered.
+//! - [`v3`]: a document per group and version; [`v2`]: all in one.
 
+pub(crate) mod operations;
 mod schemas;
 pub(crate) mod v2;
+mod v3;
 
 use std::collections::BTreeMap;
 
 use api::json::{Object, Value};
 use bytes::Bytes;
 
+use self::operations::{Described, Operation, capitalized, group_title, plain, root};
+use crate::clock;
 use crate::custom::Document;
 use crate::http::answer::Answer;
 use crate::http::request::Query;
-use crate::resources::{self, Resource, api_version};
+use crate::resources::RuntimeConfig;
 use crate::serving::discovery::hash;
+
+/// What the documents say they describe.
+const TITLE: &str = "Kubernetes";
+const VERSION: &str = "1.38";
 
 /// The documents by path (`apis/apps/v1`), each with its hash.
 pub struct OpenApi {
     documents: BTreeMap<String, (Bytes, String)>,
+    made: String,
 }
 
 impl OpenApi {
-    /// Makes all documents.
+    /// Makes all documents of what is served.
     #[must_use]
-    pub fn new() -> Self {
-        let mut documents = BTreeMap::new();
-        for (group, versions) in resources::groups() {
-            for version in *versions {
-                let path = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
-                let text = api::json::to_string(&document(group, version));
-                let hash = hash(text.as_bytes());
-                documents.insert(path, (text.into(), hash));
+    pub fn new(config: &RuntimeConfig) -> Self {
+        let mut by_document: BTreeMap<String, Vec<Operation>> = BTreeMap::new();
+        for operation in non_resources(config) {
+            by_document.entry(document_of(&operation.path)).or_default().push(operation);
+        }
+        for (group, versions) in config.groups() {
+            for version in versions {
+                let operations = described(group, version).iter().flat_map(Described::operations).collect::<Vec<_>>();
+                by_document.entry(document_of(&root(group, version))).or_default().extend(operations);
             }
         }
-        Self { documents }
+        let document = |(path, operations): (String, Vec<Operation>)| {
+            let group_version = match path.split('/').collect::<Vec<_>>().as_slice() {
+                ["api", version] => Some(("", (*version).to_owned())),
+                ["apis", group, version] => {
+                    config.groups().map(|(it, _)| it).find(|it| it == group).map(|it| (it, (*version).to_owned()))
+                }
+                _ => None,
+            };
+            let mut schemas = schemas::Schemas::default();
+            for described in group_version.iter().flat_map(|(group, version)| described(group, version)) {
+                schemas.add_kinds(&described);
+            }
+            schemas.add_shared(&operations, group_version.as_ref().map(|(group, version)| (*group, version.as_str())));
+            let info = api::json!({"title": TITLE, "version": VERSION});
+            let security = api::json!({"BearerToken": {
+                "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"
+            }});
+            let (paths, schemas) = (v3::paths(&operations), schemas.finish());
+            let document = api::json!({
+                "openapi": "3.0.0", "info": info, "paths": paths,
+                "components": {"schemas": schemas, "securitySchemes": security}
+            });
+            let text = api::json::to_string(&document);
+            let hash = hash(text.as_bytes());
+            (path, (text.into(), hash))
+        };
+        let made = clock::http_date(clock::now());
+        Self { documents: by_document.into_iter().map(document).collect(), made }
     }
 
     /// Answers `/openapi/v3` and what is below.
-    pub(crate) fn answer(&self, path: &str, query: &Query, customs: &[Document]) -> Option<Answer> {
+    pub(crate) fn answer(
+        &self,
+        path: &str,
+        query: &Query,
+        if_none_match: &str,
+        customs: &[Document],
+    ) -> Option<Answer> {
+        let dated = |answer: Answer| answer.with_header(http::header::LAST_MODIFIED, self.made.as_str());
         if path.is_empty() {
             let own = self.documents.iter().map(|(path, (_, hash))| (path.as_str(), hash));
             let custom = customs.iter().map(|(path, _, hash)| (path.as_str(), hash));
@@ -49,7 +96,7 @@ impl OpenApi {
                 .collect();
             paths.sort();
             let index = api::json!({"paths": paths});
-            return Some(Answer::bytes(200, "text/plain; charset=utf-8", api::json::to_string(&index)));
+            return Some(dated(Answer::bytes(200, "text/plain; charset=utf-8", api::json::to_string(&index))));
         }
         let own = self.documents.get(path).map(|(document, hash)| (document, hash));
         let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, document, hash)| (document, hash));
@@ -64,140 +111,197 @@ impl OpenApi {
                     .with_header(http::header::ETAG, etag),
             );
         }
-        Some(Answer::bytes(200, "application/json", document.clone()).with_header(http::header::ETAG, etag))
-    }
-}
-
-impl Default for OpenApi {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn document(group: &str, version: &str) -> Value {
-    let mut paths = Object::new();
-    let mut schemas = schemas::Schemas::default();
-    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    for resource in resources::all().iter().filter(|it| it.group == group && it.versions.contains(&version)) {
-        if let Some(of) = resource.object_type(version) {
-            schemas.add(of, Some((group, version)));
+        if is_known(if_none_match, &etag) {
+            return Some(dated(Answer::bytes(304, "", "")).with_header(http::header::ETAG, etag));
         }
-        let schema = resource.object_type(version).map(|of| of.schema_name());
-        add_paths(&mut paths, &root, resource, version, schema.as_deref());
+        let mut answer =
+            dated(Answer::bytes(200, "application/json", document.clone())).with_header(http::header::ETAG, etag);
+        if !asked.is_empty() {
+            // Under this address it will never change.
+            let expires = clock::http_date(clock::now().plus_seconds(365 * 24 * 3600)).replace("GMT", "UTC");
+            answer = answer
+                .with_header(http::header::CACHE_CONTROL, "public, immutable")
+                .with_header(http::header::EXPIRES, expires);
+        }
+        Some(answer)
     }
-    let info = api::json!({"title": "Kubernetes", "version": "1.38"});
-    let schemas = schemas.finish();
-    api::json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
 }
+
+/// Whether a client has what it asks for already.
+pub(crate) fn is_known(if_none_match: &str, etag: &str) -> bool {
+    if_none_match.split(',').map(str::trim).any(|it| it == "*" || it.trim_start_matches("W/") == etag)
+}
+
+/// The resources of a group in one version.
+fn described<'a>(group: &str, version: &'a str) -> Vec<Described<'a>> {
+    let served = crate::resources::all().iter().filter(|it| it.group == group && it.versions.contains(&version));
+    served
+        .map(|resource| {
+            let schema = resource.object_type(version).map(|of| of.schema_name()).unwrap_or_default();
+            let list = api::types::by_kind(group, version, &resource.list_kind());
+            let list_schema = list.map_or_else(|| schema.clone(), |of| of.schema_name());
+            Described { resource, version, schema, list_schema }
+        })
+        .collect()
+}
+
+/// Discovery, the version, and keys of tokens.
+fn non_resources(config: &RuntimeConfig) -> Vec<Operation> {
+    let meta = |name: &str| Some(schema_of_meta(name));
+    let mut all = vec![
+        plain(
+            "/.well-known/openid-configuration/",
+            "getServiceAccountIssuerOpenIDConfiguration".to_owned(),
+            "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+            None,
+        ),
+        plain(
+            "/openid/v1/jwks/",
+            "getServiceAccountIssuerOpenIDKeyset".to_owned(),
+            "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+            None,
+        ),
+        plain(
+            "/version/",
+            "getCodeVersion".to_owned(),
+            "get the version information for this server",
+            Some(VERSION_INFO.to_owned()),
+        ),
+        plain("/api/", "getCoreAPIVersions".to_owned(), "get available API versions", meta("APIVersions")),
+        plain("/apis/", "getAPIVersions".to_owned(), "get available API versions", meta("APIGroupList")),
+    ];
+    for (group, versions) in config.groups() {
+        let title = group_title(group);
+        if !group.is_empty() {
+            let id = format!("get{title}APIGroup");
+            all.push(plain(&format!("/apis/{group}/"), id, "get information of a group", meta("APIGroup")));
+        }
+        for version in versions {
+            let id = format!("get{title}{}APIResources", capitalized(version));
+            let path = format!("{}/", root(group, version));
+            all.push(plain(&path, id, "get available resources", meta("APIResourceList")));
+        }
+    }
+    all
+}
+
+/// The document that a path stands in: its group and version, or the path itself.
+fn document_of(path: &str) -> String {
+    let path = path.trim_matches('/');
+    let parts: Vec<&str> = path.split('/').collect();
+    let take = match parts.first() {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => parts.len(),
+    };
+    parts.into_iter().take(take).collect::<Vec<_>>().join("/")
+}
+
+/// The schema of what `/version` answers.
+const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 
 /// The package of what all objects have.
 const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
 
-/// A type of all objects, with everything that it refers to.
-pub(crate) fn add_type(schemas: &mut Object, name: &str) {
+/// The name of the schema of a type that all groups share.
+pub(crate) fn schema_of_meta(name: &str) -> String {
+    format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}")
+}
+
+/// Schemas that the operations of a document refer to, beside those of its own kinds.
+pub(crate) fn add_shared(schemas: &mut Object, operations: &[Operation], group_version: (&str, &str)) {
     let mut types = schemas::Schemas::default();
-    if let Some(of) = api::types::by_name(META, name) {
-        types.add(of, None);
+    types.add_shared(operations, Some(group_version));
+    for name in ["ObjectMeta", "ListMeta"] {
+        if let Some(of) = api::types::by_name(META, name) {
+            types.add(of, None);
+        }
     }
     for (name, schema) in types.finish() {
         schemas.insert(name, schema);
     }
 }
 
+/// The paths of custom resources, as version 3 writes them.
+pub(crate) fn paths(operations: &[Operation]) -> Object {
+    v3::paths(operations)
+}
+
 /// What `metadata` of an object is.
 pub(crate) fn reference_to_metadata() -> Value {
-    let name = api::types::by_name(META, "ObjectMeta").map(|of| of.schema_name()).unwrap_or_default();
-    let reference = format!("#/components/schemas/{name}");
+    let reference = format!("#/components/schemas/{}", schema_of_meta("ObjectMeta"));
     api::json!({"allOf": [{"$ref": reference}]})
 }
 
-/// Adds the paths of a resource, whose objects have the schema of this name.
-pub(crate) fn add_paths(paths: &mut Object, root: &str, resource: &Resource, version: &str, schema: Option<&str>) {
-    let kind = api::json!({"group": (resource.group), "kind": (resource.kind), "version": version});
-    let plural = resource.plural;
-    let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-    let has = |verb: &str| resource.verbs.contains(&verb);
-    let mut collection = Object::new();
-    for (verb, method, action) in
-        [("list", "get", "list"), ("create", "post", "post"), ("deletecollection", "delete", "deletecollection")]
-    {
-        if has(verb) {
-            collection.insert(method, operation(resource, version, action, &kind, schema));
-        }
+/// What the parts of a path stand for.
+fn path_parameters(path: &str) -> impl Iterator<Item = (&str, &'static str)> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| match name {
+        "namespace" => (name, "object name and auth scope, such as for teams and projects"),
+        "path" => (name, "path to the resource"),
+        _ => (name, "name of the object"),
+    })
+}
+
+/// What a path belongs to: `apps_v1`, `core`.
+fn tags(path: &str) -> Vec<Value> {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let tag = match parts.as_slice() {
+        ["api"] => "core".to_owned(),
+        ["api", version, ..] => format!("core_{version}"),
+        ["apis"] => "apis".to_owned(),
+        ["apis", group] => group_title(group).to_lowercase(),
+        ["apis", group, version, ..] => format!("{}_{version}", group_tag(group)),
+        [first, ..] => first.trim_start_matches('.').to_owned(),
+        [] => String::new(),
+    };
+    vec![tag.into()]
+}
+
+/// `rbacAuthorization` of `rbac.authorization.k8s.io`.
+fn group_tag(group: &str) -> String {
+    let title = group_title(group);
+    let mut letters = title.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// The forms in which a body is taken.
+fn consumes(operation: &Operation) -> Vec<&'static str> {
+    if operation.action != "patch" {
+        return vec!["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
+            .into_iter()
+            .take(if operation.is_built_in { 3 } else { 2 })
+            .collect();
     }
-    paths.insert(format!("{root}{scope}/{plural}"), collection);
-    let mut item = Object::new();
-    for (verb, method, action) in
-        [("get", "get", "get"), ("update", "put", "put"), ("delete", "delete", "delete"), ("patch", "patch", "patch")]
-    {
-        if has(verb) {
-            item.insert(method, operation(resource, version, action, &kind, schema));
-        }
+    let mut types = vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+    if operation.is_built_in {
+        types.push("application/strategic-merge-patch+json");
     }
-    if !item.is_empty() {
-        paths.insert(format!("{root}{scope}/{plural}/{{name}}"), item);
-    }
-    for sub in resource.subresources {
-        let (group, sub_version, sub_kind) = sub.kind;
-        let kind = if sub_version.is_empty() {
-            kind.clone()
-        } else {
-            api::json!({"group": group, "kind": sub_kind, "version": sub_version})
-        };
-        let mut methods = Object::new();
-        for (verb, method, action) in
-            [("get", "get", "get"), ("update", "put", "put"), ("patch", "patch", "patch"), ("create", "post", "post")]
-        {
-            if sub.verbs.contains(&verb) {
-                methods.insert(method, operation(resource, version, action, &kind, schema));
-            }
-        }
-        paths.insert(format!("{root}{scope}/{plural}/{{name}}/{}", sub.name), methods);
+    types
+}
+
+/// The forms in which an answer is given.
+fn produces(operation: &Operation) -> Vec<&'static str> {
+    match operation.action {
+        "connect" => vec!["*/*"],
+        "" => vec!["application/json"],
+        _ if operation.answer.is_none() => vec!["text/plain"],
+        _ if !operation.is_built_in => vec!["application/json", "application/yaml"],
+        "list" | "watch" | "watchlist" => vec![
+            "application/json",
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+            "application/yaml",
+        ],
+        _ => vec!["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"],
     }
 }
 
-fn operation(resource: &Resource, version: &str, action: &str, kind: &Value, schema: Option<&str>) -> Value {
-    let parameter = |name: &str, schema: &str| api::json!({"name": name, "in": "query", "schema": {"type": schema, "uniqueItems": true}});
-    let mut parameters = Vec::new();
-    if matches!(action, "post" | "put" | "patch") {
-        for name in ["dryRun", "fieldManager", "fieldValidation"] {
-            parameters.push(parameter(name, "string"));
-        }
-        if action == "patch" {
-            parameters.push(parameter("force", "boolean"));
-        }
+fn add_kind(fields: &mut Object, operation: &Operation) {
+    if !operation.action.is_empty() {
+        fields.insert("x-kubernetes-action", operation.action);
     }
-    let media = |names: &[&str]| -> Object {
-        let reference = schema.map(|name| {
-            let reference = format!("#/components/schemas/{name}");
-            api::json!({"schema": {"$ref": reference}})
-        });
-        names.iter().map(|name| (*name, reference.clone().unwrap_or_else(Value::object))).collect()
-    };
-    let content = media(&["application/json", "application/yaml"]);
-    let mut fields = Object::new();
-    fields.insert(
-        "operationId",
-        format!("{action}{}{}", api_version(resource.group, version).replace(['/', '.'], ""), resource.kind),
-    );
-    fields.insert("parameters", parameters);
-    if matches!(action, "post" | "put") {
-        fields.insert("requestBody", api::json!({"content": (content.clone())}));
+    if !operation.kind.is_null() {
+        fields.insert("x-kubernetes-group-version-kind", operation.kind.clone());
     }
-    if action == "patch" {
-        let mut accepted = media(&[
-            "application/apply-patch+yaml",
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-        ]);
-        if resource.custom.is_some() {
-            accepted.remove("application/strategic-merge-patch+json");
-        }
-        fields.insert("requestBody", api::json!({"content": accepted}));
-    }
-    fields.insert("responses", api::json!({"200": {"description": "OK", "content": content}}));
-    fields.insert("x-kubernetes-action", action);
-    fields.insert("x-kubernetes-group-version-kind", kind.clone());
-    Value::Object(fields)
 }

@@ -103,6 +103,7 @@ pub(super) async fn insert(
         normalize(call, &mut object);
         admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
         warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
+        warnings::add(admission::unenforced::warnings(resource, &object, None));
         let reserved = services::reserve(call.server, resource, &mut object, None, dry_run).await?;
         if let Err(failure) = admission::charge(call.server, resource, &object, dry_run).await {
             services::revert(call.server, &object, &reserved).await;

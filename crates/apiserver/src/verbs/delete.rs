@@ -20,7 +20,7 @@ pub(super) struct DeleteOptions {
     grace_seconds: Option<i64>,
     propagation: String,
     uid: Option<String>,
-    version: Option<String>,
+    pub(super) version: Option<String>,
     /// Whether the old and the new way of saying it are both used.
     says_propagation_twice: bool,
     pub(super) dry_run: bool,
@@ -88,6 +88,14 @@ impl DeleteOptions {
         self.check()
     }
 
+    /// What who deletes objects of a resource so should know.
+    fn warnings(&self, resource: &Resource) -> Vec<String> {
+        let orphans = (resource.group, resource.plural) == ("batch", "jobs") && self.propagation.is_empty();
+        let warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                       remove them or set propagationPolicy=Orphan to suppress this warning";
+        orphans.then(|| warning.to_owned()).into_iter().collect()
+    }
+
     fn check(&self) -> Result<()> {
         if self.says_propagation_twice {
             let mut errors = api::field::Errors::new();
@@ -105,7 +113,7 @@ impl DeleteOptions {
         Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
     }
 
-    fn check_preconditions(&self, call: &Call<'_>, object: &Value) -> Result<()> {
+    pub(super) fn check_preconditions(&self, call: &Call<'_>, object: &Value) -> Result<()> {
         let conditions = [("UID", &self.uid, "uid"), ("ResourceVersion", &self.version, "resourceVersion")];
         for (name, wanted, field) in conditions {
             let found = metadata::text(object, field);
@@ -122,15 +130,7 @@ impl DeleteOptions {
 
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
     let options = DeleteOptions::read(call)?;
-    let mut warnings = Vec::new();
-    let is_job = (call.resource.group, call.resource.plural) == ("batch", "jobs");
-    if is_job && options.propagation.is_empty() {
-        warnings.push(
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
-             them or set propagationPolicy=Orphan to suppress this warning"
-                .to_owned(),
-        );
-    }
+    let warnings = options.warnings(call.resource);
     let done = delete_object(call, &options).await?;
     let answer = match done {
         Done::Deleted(object) if !call.resource.delete_returns_object => {
@@ -153,13 +153,25 @@ pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> R
             return Err(Failure::forbidden("", "namespaces", &call.target.name, why));
         }
     }
+    // What this deletion wrote itself: the version that was asked for became that.
+    let mut written: Option<Value> = None;
     modify(call, options.dry_run, |old| {
         // An eviction has been asked already.
         if call.target.subresource.is_empty() {
             call.restrict_node("", Change::Delete(old))?;
         }
-        options.check_preconditions(call, old)?;
-        decide(call, options, old)
+        let is_own = written.take().is_some_and(|mut written| {
+            metadata::copy(&mut written, old, "resourceVersion");
+            written == *old
+        });
+        if !is_own {
+            options.check_preconditions(call, old)?;
+        }
+        let decision = decide(call, options, old)?;
+        if let Decision::PutThenDelete(object) = &decision {
+            written = Some(object.clone());
+        }
+        Ok(decision)
     })
     .await
 }
@@ -292,5 +304,5 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
         let chunk = chunk.iter().map(|(key, _)| delete_one(call, key, &options));
         futures::future::try_join_all(chunk).await?;
     }
-    list::show(call, &snapshot, &selection)
+    Ok(list::show(call, &snapshot, &selection)?.with_warnings(options.warnings(call.resource)))
 }

@@ -6,6 +6,7 @@ use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
+use crate::admission::unenforced;
 use crate::http::status::{Failure, Result};
 use crate::objects::services;
 use crate::storage::stored::Served;
@@ -26,7 +27,13 @@ impl Decision {
     /// What a user should know about what is written.
     pub(super) fn warnings(&self, call: &Call<'_>, old: &Value, subresource: &str) -> Vec<String> {
         match self {
-            Decision::Put(value) => call.server.meaning.warnings(call.resource, value, Some(old), subresource),
+            Decision::Put(value) => {
+                let mut warnings = call.server.meaning.warnings(call.resource, value, Some(old), subresource);
+                if subresource.is_empty() {
+                    warnings.extend(unenforced::warnings(call.resource, value, Some(old)));
+                }
+                warnings
+            }
             _ => Vec::new(),
         }
     }

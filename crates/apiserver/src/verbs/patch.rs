@@ -163,9 +163,17 @@ fn unfit_strategic(call: &Call<'_>, why: &str) -> Box<Failure> {
     Failure::invalid("", "", "", &errors)
 }
 
-/// What does not fit the type after a patch is an invalid object, not a bad request.
 fn unfit(call: &Call<'_>, patched: impl FnOnce() -> String, failure: Box<Failure>) -> Box<Failure> {
-    let (kind, version) = (call.resource.kind, &call.target.version);
+    unfit_as(call.resource.kind, &call.target.version, patched, failure)
+}
+
+/// What does not fit the type after a patch is an invalid object, not a bad request.
+pub(super) fn unfit_as(
+    kind: &str,
+    version: &str,
+    patched: impl FnOnce() -> String,
+    failure: Box<Failure>,
+) -> Box<Failure> {
     let start = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
     match failure.message.strip_prefix(&start) {
         Some(why) => {

@@ -8,6 +8,7 @@ use super::{Call, ownership};
 use crate::authorization::{Request, Rule, node};
 use crate::clock;
 use crate::http::answer::Answer;
+use crate::http::negotiation::{self, Form};
 use crate::http::payload::{self, FieldValidation};
 use crate::http::request::Target;
 use crate::http::status::{Failure, Result};
@@ -23,6 +24,9 @@ pub(super) fn is_review(group: &str) -> bool {
 pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     if !call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
+    }
+    if call.accepted.form == Form::Table {
+        negotiation::negotiate_without_tables(call.headers)?;
     }
     call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "CreateOptions")?;

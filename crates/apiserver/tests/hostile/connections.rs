@@ -39,6 +39,11 @@ fn who_does_not_speak_tls_is_sent_away() {
         let (took, received) = until_closed(stream);
         assert!(took < Duration::from_secs(10), "{took:?}");
         assert!(!received.starts_with(b"HTTP/1.1 200"), "{received:?}");
+        if bytes.starts_with(b"GET") {
+            let text = String::from_utf8_lossy(&received);
+            assert!(text.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{text}");
+            assert!(text.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{text}");
+        }
     }
     // Says nothing at all.
     let (took, _) = until_closed(running.endpoint.tcp());
@@ -191,4 +196,21 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     }
     running.check_alive();
     eventually("files are closed", || open_files() <= files + 2);
+}
+
+#[test]
+fn a_refusal_without_reading_says_that_the_connection_ends() {
+    let running = Running::start(Options::default());
+    let answer = running.anonymous.request("POST", "/api/v1/namespaces", &[], &[b'x'; 1000]).unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (403, Some("close".to_owned())));
+    let answer = running.ask("POST", "/api/v1/namespaces", "application/json", br#"{"metadata": {"name": "a"}}"#);
+    assert_eq!((answer.status, answer.header("connection")), (201, None));
+}
+
+#[test]
+fn a_head_may_have_many_lines() {
+    let running = Running::start(Options::default());
+    let names: Vec<String> = (0..300).map(|number| format!("x-{number}")).collect();
+    let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
+    assert_eq!(running.endpoint.request("GET", "/api/v1/namespaces", &headers, b"").unwrap().status, 200);
 }

@@ -31,7 +31,8 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n<alice token>,alice,u-alice,dev\n";
     let tokens = Authenticator::parse_tokens(tokens).unwrap();
-    let server = Server::start(store, Options { tokens, ..Options::default() }).await.unwrap();
+    let runtime_config = "resource.k8s.io/v1alpha3=true".parse().unwrap();
+    let server = Server::start(store, Options { tokens, runtime_config, ..Options::default() }).await.unwrap();
     let mut known = Known::new();
     let mut outcomes = Vec::new();
     let mut watches: Vec<Watching> = Vec::new();

@@ -34,7 +34,8 @@ impl Cluster {
         self.ask_with(user, method, path, &[], body).await
     }
 
-    pub(crate) async fn ask_with(
+    /// As [`Cluster::ask`], with all headers given.
+    pub(crate) async fn ask_as(
         &self,
         user: &User,
         method: &str,
@@ -43,9 +44,6 @@ impl Cluster {
         body: Value,
     ) -> (u16, Value) {
         let mut request = Request::builder().method(method).uri(path);
-        if method == "PATCH" {
-            request = request.header("content-type", "application/merge-patch+json");
-        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -54,6 +52,46 @@ impl Cluster {
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    pub(crate) async fn ask_with(
+        &self,
+        user: &User,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> (u16, Value) {
+        let form = [("content-type", "application/merge-patch+json")];
+        let form = form.into_iter().filter(|_| method == "PATCH");
+        let headers: Vec<(&str, &str)> = form.chain(headers.iter().copied()).collect();
+        self.ask_as(user, method, path, &headers, body).await
+    }
+
+    /// Asks as the administrator: the code, the headers and the body as they are.
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> (u16, http::HeaderMap, Bytes) {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let response = self.0.handle(request.body(Full::new(body)).unwrap(), Some(&admin())).await;
+        let (parts, body) = response.into_parts();
+        (parts.status.as_u16(), parts.headers, body.collect().await.unwrap().to_bytes())
+    }
+
+    /// What the administrator is warned of.
+    pub(crate) async fn warnings(&self, method: &str, path: &str, body: Value) -> Vec<String> {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (code, headers, _) = self.raw(method, path, &[("content-type", kind)], body).await;
+        assert!((200..300).contains(&code), "{path}: {code}");
+        headers.get_all("warning").iter().map(|it| it.to_str().unwrap().to_owned()).collect()
     }
 
     /// Makes an object as the administrator.

@@ -1,5 +1,7 @@
 //! Volumes, claims, storage classes and drivers.
 
+use std::cmp::Reverse;
+
 use api::json::Value;
 
 use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, list, name, number, or, text, wide};
@@ -105,22 +107,41 @@ pub(crate) const CLASSES: Printer = Printer {
         AGE,
     ],
     cells: |it, now| {
-        let annotation = |key: &str| it.at(&["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
-        let default = annotation("storageclass.kubernetes.io/is-default-class")
-            || annotation("storageclass.beta.kubernetes.io/is-default-class");
-        let mut shown = name(it).as_str().unwrap_or_default().to_owned();
-        if default {
-            shown.push_str(" (default)");
-        }
         let expands = it.get("allowVolumeExpansion").and_then(Value::as_bool).unwrap_or_default();
         vec![
-            shown.into(),
+            name(it),
             or(it, &["provisioner"], ""),
             or(it, &["reclaimPolicy"], "Delete"),
             or(it, &["volumeBindingMode"], "Immediate"),
             expands.into(),
             age(it, now),
         ]
+    },
+    ..PLAIN
+};
+
+/// The class that claims get which name none: of those that are marked the newest, then the first by name.
+pub fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
+    let is_marked = |class: &Value| {
+        let annotation =
+            |key: &str| class.at(&["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
+        annotation("storageclass.kubernetes.io/is-default-class")
+            || annotation("storageclass.beta.kubernetes.io/is-default-class")
+    };
+    let text = |class: &Value, field: &str| class.str_at(&["metadata", field]).unwrap_or_default().to_owned();
+    let marked = classes.filter(is_marked).map(|it| (Reverse(text(&it, "creationTimestamp")), text(&it, "name")));
+    marked.min().map(|(_, name)| name)
+}
+
+pub(crate) const MIGRATIONS: Printer = Printer {
+    columns: &[NAME, text("Resource", "GroupResource to migrate"), text("Status", "Status of the migration")],
+    cells: |it, _| {
+        let resource = |field: &str| it.str_at(&["spec", "resource", field]).unwrap_or_default();
+        let known = list(it, &["status", "conditions"]).iter().filter(|it| it.str_at(&["status"]) == Some("True"));
+        let mut known = known.filter_map(|it| it.str_at(&["type"]));
+        let state = known.rfind(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded"));
+        let resource = crate::resources::qualified(resource("resource"), resource("group"));
+        vec![name(it), resource.into(), state.unwrap_or("Unknown").into()]
     },
     ..PLAIN
 };

@@ -1,6 +1,6 @@
 //! The status of a ResourceClaim: what was allocated, for whom, and what drivers say.
 
-use api::field::{BadValue, Errors, Path};
+use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
@@ -39,7 +39,7 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
     match (status.optional("allocation"), old_status.optional("allocation")) {
         (Some(new), Some(old)) => {
             if !same(new, old) {
-                findings.declared.invalid(at.child("allocation"), BadValue::Value(new.clone()), IMMUTABLE);
+                findings.declared.invalid(at.child("allocation"), Value::Null, "field cannot be modified once set");
             }
         }
         (Some(allocation), None) => validate_allocation(allocation, &requests, &at.child("allocation"), &mut findings),

@@ -3,7 +3,7 @@
 use super::{ROW, Resource, STATUS, sub};
 use crate::{
     apiextensions, apps, batch, certificates, coordination, core, flowcontrol, generic, networking, policy, printers,
-    rbac, resource, scheduling, storage,
+    rbac, resource, scheduling, storage, storage_migration,
 };
 
 /// Groups in the order in which discovery lists them, with their versions, the preferred one first.
@@ -29,6 +29,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("discovery.k8s.io", &["v1"]),
     ("resource.k8s.io", &["v1", "v1beta2", "v1beta1", "v1alpha3"]),
     ("flowcontrol.apiserver.k8s.io", &["v1"]),
+    ("storagemigration.k8s.io", &["v1"]),
 ];
 
 /// All built-in resources.
@@ -152,7 +153,7 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource { group: "node.k8s.io", versions: &["v1"], plural: "runtimeclasses", singular: "runtimeclass", kind: "RuntimeClass", namespaced: false,
         printer: printers::others::RUNTIME_CLASSES, created_by_update: true, ..ROW },
     Resource { group: "discovery.k8s.io", versions: &["v1"], plural: "endpointslices", singular: "endpointslice", kind: "EndpointSlice",
-        strategy: generic::COUNTED, printer: printers::network::ENDPOINT_SLICES, ..ROW },
+        strategy: generic::COUNTED_WITH_LABELS, printer: printers::network::ENDPOINT_SLICES, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "deviceclasses", singular: "deviceclass", kind: "DeviceClass", namespaced: false,
         strategy: resource::DEVICE_CLASS, delete_returns_object: true, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1alpha3"], plural: "devicetaintrules", singular: "devicetaintrule", kind: "DeviceTaintRule", namespaced: false, subresources: &[STATUS],
@@ -169,4 +170,6 @@ pub(super) const RESOURCES: &[Resource] = &[
         strategy: flowcontrol::FLOW_SCHEMA, printer: printers::flow::SCHEMAS, ..ROW },
     Resource { group: "flowcontrol.apiserver.k8s.io", versions: &["v1"], plural: "prioritylevelconfigurations", singular: "prioritylevelconfiguration", kind: "PriorityLevelConfiguration", namespaced: false, subresources: &[STATUS],
         strategy: flowcontrol::PRIORITY_LEVEL, printer: printers::flow::LEVELS, ..ROW },
+    Resource { group: "storagemigration.k8s.io", versions: &["v1"], plural: "storageversionmigrations", singular: "storageversionmigration", kind: "StorageVersionMigration", namespaced: false, subresources: &[STATUS],
+        strategy: storage_migration::MIGRATION, printer: printers::storage::MIGRATIONS, unconditional_update: false, ..ROW },
 ];

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::json::{Object, Value};
-use api::types::{Field, Kind, ListType, Type, describe};
+use api::types::{self, Field, Kind, ListType, Type, describe};
+
+use super::operations::{Described, Operation};
+use super::{META, VERSION_INFO};
 
 /// The schemas of a document.
 #[derive(Default)]
@@ -21,8 +24,54 @@ impl Schemas {
             self.done.insert(name.clone(), schema);
         }
         if let (Some((group, version)), Some(Value::Object(schema))) = (kind, self.done.get_mut(&name)) {
-            let kinds = api::json!([{"group": group, "kind": (of.name), "version": version}]);
-            schema.insert("x-kubernetes-group-version-kind", kinds);
+            let kinds = schema.get_or_insert("x-kubernetes-group-version-kind", || Value::Array(Vec::new()));
+            let kind = api::json!({"group": group, "kind": (of.name), "version": version});
+            if let Some(kinds) = kinds.as_array_mut().filter(|kinds| !kinds.contains(&kind)) {
+                kinds.push(kind);
+            }
+        }
+    }
+
+    /// Adds the kinds of a resource: its objects, their lists, and what is sent to parts of them.
+    pub(super) fn add_kinds(&mut self, described: &Described<'_>) {
+        let (resource, version) = (described.resource, described.version);
+        let own = (resource.group, version);
+        let mut add = |(group, version): (&str, &str), kind: &str| {
+            if let Some(of) = types::by_kind(group, version, kind) {
+                self.add(of, Some((group, version)));
+            }
+        };
+        add(own, resource.kind);
+        add(own, &resource.list_kind());
+        for part in resource.subresources.iter().filter(|part| !part.kind.2.is_empty()) {
+            let (group, version, kind) = part.kind;
+            add(if version.is_empty() { own } else { (group, version) }, kind);
+        }
+    }
+
+    /// Adds what operations send and answer that is of no group.
+    pub(super) fn add_shared(&mut self, operations: &[Operation], group_version: Option<(&str, &str)>) {
+        let names: BTreeSet<&String> = operations.iter().flat_map(|it| it.body.iter().chain(&it.answer)).collect();
+        let prefix = super::schema_of_meta("");
+        for name in names {
+            if name == VERSION_INFO {
+                self.done.insert(name.clone(), version_info());
+            }
+            match name.strip_prefix(&prefix) {
+                Some("Patch") => {
+                    let description =
+                        "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.";
+                    self.done.insert(name.clone(), api::json!({"description": description, "type": "object"}));
+                }
+                Some(short) => {
+                    let Some(of) = types::by_name(META, short) else { continue };
+                    self.add(of, Some(("", "v1")));
+                    if matches!(short, "DeleteOptions" | "WatchEvent") {
+                        self.add(of, group_version);
+                    }
+                }
+                None => {}
+            }
         }
     }
 
@@ -149,6 +198,17 @@ impl Schemas {
             }
         }
     }
+}
+
+/// What `/version` answers.
+fn version_info() -> Value {
+    let names =
+        ["buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "major", "minor", "platform"];
+    let more = ["emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"];
+    let properties: Object = names.iter().chain(&more).map(|name| (*name, api::json!({"type": "string"}))).collect();
+    let required: Vec<Value> = names.iter().map(|name| Value::from(*name)).collect();
+    let description = "Info contains versioning information. how we'll want to distribute that information.";
+    api::json!({"description": description, "type": "object", "required": required, "properties": properties})
 }
 
 /// For the few types that are not described.

@@ -1,14 +1,19 @@
-//! `/openapi/v2`: the older document, which `kubectl` still asks for kinds that it finds nowhere else.
+//! `/openapi/v2`: the older document with everything in one, which `kubectl` still asks for kinds that it finds nowhere else.
 //!
-//! Made from the same schemas when asked, and not kept. As protobuf (gnostic's `openapi.v2` messages) it has the
-//! definitions, which is what clients read of it; as JSON it has the paths, too.
+//! It is large and rarely asked for: it is made when asked and not kept, but for its hash, which clients ask about. As
+//! JSON, and in [`protobuf`] (gnostic's `openapi.v2` messages).
+
+mod protobuf;
 
 use api::json::{Object, Value};
-use bytes::Bytes;
 
-use super::{add_paths, schemas};
+use super::operations::{Described, Operation};
+use super::{TITLE, VERSION, described, is_known, schemas};
+use crate::clock;
+use crate::custom::Snapshot;
 use crate::http::answer::Answer;
-use crate::resources;
+use crate::resources::RuntimeConfig;
+use crate::serving::discovery::hash;
 
 /// What protobuf is asked as, and answered as.
 const PROTOBUF_ASKED: [&str; 2] = [
@@ -17,44 +22,68 @@ const PROTOBUF_ASKED: [&str; 2] = [
 ];
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
+/// What is kept of a document: its hash, and since when it is so.
+pub(crate) struct Edition {
+    etag: String,
+    made: String,
+}
+
 /// Answers a request that accepts these forms.
-pub(crate) fn answer(accept: &str) -> Answer {
+pub(crate) fn answer(accept: &str, if_none_match: &str, config: &RuntimeConfig, customs: &Snapshot) -> Answer {
     let mut clauses = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
     let form = clauses.find(|clause| {
         PROTOBUF_ASKED.contains(clause) || matches!(*clause, "" | "*/*" | "application/*" | "application/json")
     });
-    match form {
-        None => Answer::bytes(406, "", ""),
-        Some(form) if PROTOBUF_ASKED.contains(&form) => Answer::bytes(200, PROTOBUF, encoded(&definitions())),
-        Some(_) => {
-            let (mut paths, info) = (Object::new(), api::json!({"title": "Kubernetes", "version": "1.38"}));
-            for resource in resources::all() {
-                for version in resource.versions {
-                    let root = match resource.group {
-                        "" => format!("/api/{version}"),
-                        group => format!("/apis/{group}/{version}"),
-                    };
-                    add_paths(&mut paths, &root, resource, version, None);
-                }
-            }
-            let (paths, definitions) = (Value::Object(plain_paths(paths)), definitions());
-            let document = api::json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions});
-            Answer::bytes(200, "application/json", api::json::to_string(&document))
+    let Some(form) = form else { return Answer::bytes(406, "", "") };
+    let mut made = None;
+    let edition = customs.older_openapi.get_or_init(|| {
+        let text = api::json::to_string(made.insert(document(config, customs)));
+        Edition { etag: format!("\"{}\"", hash(text.as_bytes())), made: clock::http_date(clock::now()) }
+    });
+    let answer = if is_known(if_none_match, &edition.etag) {
+        Answer::bytes(304, "", "")
+    } else {
+        let document = made.unwrap_or_else(|| document(config, customs));
+        match PROTOBUF_ASKED.contains(&form) {
+            true => Answer::bytes(200, PROTOBUF, protobuf::write(&document)),
+            false => Answer::bytes(200, "application/json", api::json::to_string(&document)),
         }
-    }
+    };
+    answer
+        .with_header(http::header::ETAG, edition.etag.as_str())
+        .with_header(http::header::LAST_MODIFIED, edition.made.as_str())
 }
 
-/// The schemas of all kinds.
-fn definitions() -> Object {
+fn document(config: &RuntimeConfig, customs: &Snapshot) -> Value {
+    let mut operations = super::non_resources(config);
     let mut schemas = schemas::Schemas::default();
-    for resource in resources::all() {
-        for version in resource.versions {
-            if let Some(of) = resource.object_type(version) {
-                schemas.add(of, Some((resource.group, version)));
-            }
+    for (group, versions) in config.groups() {
+        for version in versions {
+            let all = described(group, version);
+            let own: Vec<Operation> = all.iter().flat_map(Described::operations).collect();
+            all.iter().for_each(|described| schemas.add_kinds(described));
+            schemas.add_shared(&own, Some((group, version)));
+            operations.extend(own);
         }
     }
-    schemas.finish().into_iter().map(|(name, schema)| (name, older(schema))).collect()
+    schemas.add_shared(&operations, None);
+    let mut definitions: Object = schemas.finish().into_iter().map(|(name, schema)| (name, older(schema))).collect();
+    for (schemas, more) in customs.older_definitions() {
+        for (name, schema) in schemas {
+            definitions.insert(name, schema);
+        }
+        operations.extend(more);
+    }
+    definitions.sort();
+    let info = api::json!({"title": TITLE, "version": VERSION});
+    let security = api::json!({"BearerToken": {
+        "description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header"
+    }});
+    let (paths, parameters) = paths(&operations);
+    api::json!({
+        "swagger": "2.0", "info": info, "paths": paths, "definitions": definitions, "parameters": parameters,
+        "securityDefinitions": security, "security": [{"BearerToken": []}]
+    })
 }
 
 /// A schema as the older version writes it: references have siblings, and there are no alternatives.
@@ -93,109 +122,89 @@ fn definition(reference: &str) -> String {
     reference.replace("#/components/schemas/", "#/definitions/")
 }
 
-/// Operations without the bodies that are written differently here.
-fn plain_paths(paths: Object) -> Object {
-    let plain = |(path, methods): (api::json::Text, Value)| {
-        let mut methods = methods;
-        for operation in methods.as_object_mut().into_iter().flat_map(|methods| methods.values_mut()) {
-            if let Some(fields) = operation.as_object_mut() {
-                fields.remove("requestBody");
-                fields.remove("parameters");
-                fields.insert("responses", api::json!({"200": {"description": "OK"}}));
+fn reference(schema: &str) -> Value {
+    let reference = format!("#/definitions/{schema}");
+    api::json!({"$ref": reference})
+}
+
+/// All paths, and the parameters that they share.
+fn paths(operations: &[Operation]) -> (Object, Object) {
+    let (mut paths, mut shared) = (Object::new(), Object::new());
+    let mut share = |name: &str, parameter: Value| {
+        shared.get_or_insert(name, || parameter);
+        let reference = format!("#/parameters/{name}");
+        api::json!({"$ref": reference})
+    };
+    for operation in operations {
+        let mut parameters = Vec::new();
+        if let Some(schema) = &operation.body {
+            let mut body = Object::new();
+            body.insert("name", "body");
+            body.insert("in", "body");
+            if !operation.action.starts_with("delete") {
+                body.insert("required", true);
+            }
+            body.insert("schema", reference(schema));
+            parameters.push(Value::Object(body));
+        }
+        for it in &operation.parameters {
+            let parameter = api::json!({
+                "uniqueItems": true, "type": (it.kind), "description": (it.description), "name": (it.name), "in": "query"
+            });
+            parameters.push(share(it.name, parameter));
+        }
+        let path = operation.path.as_str();
+        let in_path: Vec<Value> = super::path_parameters(path)
+            .map(|(name, description)| {
+                let parameter = api::json!({
+                    "uniqueItems": true, "type": "string", "description": description, "name": name, "in": "path",
+                    "required": true
+                });
+                share(&format!("{name}-in-path"), parameter)
+            })
+            .collect();
+        let item = paths.get_or_insert(path, Value::object);
+        if let Some(item) = item.as_object_mut() {
+            item.insert(operation.method, write(operation, parameters));
+            if !in_path.is_empty() {
+                item.insert("parameters", in_path);
             }
         }
-        (path, methods)
-    };
-    paths.into_iter().map(plain).collect()
+    }
+    paths.sort();
+    shared.sort();
+    (paths, shared)
 }
 
-/// The document in protobuf.
-fn encoded(definitions: &Object) -> Bytes {
-    let mut info = Message::default();
-    info.text(1, "Kubernetes").text(2, "1.38");
-    let mut all = Message::default();
-    for (name, schema) in definitions.iter() {
-        all.message(1, &named(name, &schema_message(schema)));
+fn write(operation: &Operation, parameters: Vec<Value>) -> Value {
+    let texts = |list: Vec<&str>| Value::Array(list.into_iter().map(Value::from).collect());
+    let mut fields = Object::new();
+    fields.insert("description", operation.description.as_str());
+    fields.insert(
+        "consumes",
+        texts(if operation.action == "connect" { vec!["*/*"] } else { super::consumes(operation) }),
+    );
+    fields.insert("produces", texts(super::produces(operation)));
+    fields.insert("schemes", texts(vec!["https"]));
+    fields.insert("tags", super::tags(&operation.path));
+    fields.insert("operationId", operation.id.as_str());
+    if !parameters.is_empty() {
+        fields.insert("parameters", parameters);
     }
-    let mut document = Message::default();
-    document.text(1, "2.0").message(2, &info).message(8, &Message::default()).message(9, &all);
-    document.0.into()
-}
-
-fn named(name: &str, value: &Message) -> Message {
-    let mut named = Message::default();
-    named.text(1, name).message(2, value);
-    named
-}
-
-fn schema_message(schema: &Value) -> Message {
-    let mut out = Message::default();
-    for (number, field) in [(1, "$ref"), (2, "format"), (4, "description")] {
-        if let Some(text) = schema.str_at(&[field]) {
-            out.text(number, text);
-        }
-    }
-    for required in schema.get("required").and_then(Value::as_array).unwrap_or_default() {
-        out.text(19, required.as_str().unwrap_or_default());
-    }
-    let inner = |field: &str, number: u32, out: &mut Message| {
-        if let Some(inner) = schema.get(field) {
-            let mut item = Message::default();
-            item.message(1, &schema_message(inner));
-            out.message(number, &item);
-        }
-    };
-    inner("additionalProperties", 21, &mut out);
-    if let Some(kind) = schema.str_at(&["type"]) {
-        let mut item = Message::default();
-        item.text(1, kind);
-        out.message(22, &item);
-    }
-    inner("items", 23, &mut out);
-    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-        let mut all = Message::default();
-        for (name, schema) in properties.iter() {
-            all.message(1, &named(name, &schema_message(schema)));
-        }
-        out.message(25, &all);
-    }
-    for (name, value) in schema.as_object().into_iter().flat_map(|fields| fields.iter()) {
-        if name.starts_with("x-kubernetes-") {
-            // JSON is YAML.
-            let mut any = Message::default();
-            any.text(2, &api::json::to_string(value));
-            out.message(31, &named(name, &any));
-        }
-    }
-    out
-}
-
-/// A protobuf message whose fields all have a length.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn bytes(&mut self, number: u32, bytes: &[u8]) -> &mut Self {
-        // Wire type 2: a length, then this many bytes.
-        self.varint(u64::from(number) << 3 | 2);
-        self.varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn text(&mut self, number: u32, text: &str) -> &mut Self {
-        self.bytes(number, text.as_bytes())
-    }
-
-    fn message(&mut self, number: u32, message: &Message) -> &mut Self {
-        self.bytes(number, &message.0)
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-            value >>= 7;
-        }
-        self.0.push(u8::try_from(value).unwrap_or(0));
-    }
+    let responses: Object = operation
+        .codes
+        .iter()
+        .map(|(code, description)| {
+            let mut response = Object::new();
+            response.insert("description", *description);
+            if *code != "401" {
+                let schema = operation.answer.as_deref().map(reference);
+                response.insert("schema", schema.unwrap_or_else(|| api::json!({"type": "string"})));
+            }
+            (*code, Value::Object(response))
+        })
+        .collect();
+    fields.insert("responses", responses);
+    super::add_kind(&mut fields, operation);
+    Value::Object(fields)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Rows {
     resource: &'static Resource,
     include: Include,
     version: String,
+    /// The class that claims get which name none.
+    default_class: Option<String>,
 }
 
 /// What of its object a row holds.
@@ -33,7 +35,9 @@ impl Rows {
             _ => Include::Metadata,
         };
         let printer = call.resource.printer;
-        Self { printer, resource: call.resource, include, version: call.accepted.version.clone() }
+        let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
+        let default_class = is_class.then(|| default_class(call)).flatten();
+        Self { printer, resource: call.resource, include, version: call.accepted.version.clone(), default_class }
     }
 
     /// Whether the kind has no columns of its own. Kubernetes: then it has no rows either, not even none.
@@ -50,7 +54,13 @@ impl Rows {
         let object = json::parse_without(&read, self.printer.unread).unwrap_or_default();
         let mut row = String::with_capacity(512);
         row.push_str("{\"cells\":");
-        json::write_value(&mut row, &Value::Array((self.printer.cells)(&object, clock::now())));
+        let mut cells = (self.printer.cells)(&object, clock::now());
+        if let (Some(default), Some(Value::String(name))) = (&self.default_class, cells.first_mut())
+            && name.as_str() == default
+        {
+            *name = format!("{default} (default)").into();
+        }
+        json::write_value(&mut row, &Value::Array(cells));
         if let Some(conditions) = conditions(self.resource, &object) {
             row.push_str(",\"conditions\":");
             json::write_value(&mut row, &conditions);
@@ -59,6 +69,10 @@ impl Rows {
         match self.include {
             Include::Nothing => row.push_str("null"),
             Include::Object => row.push_str(&String::from_utf8_lossy(&served.json)),
+            // Of these not all metadata is shown.
+            Include::Metadata if self.resource.kind == "DaemonSet" => {
+                json::write_value(&mut row, &partial_metadata(&served.decode(), &self.version));
+            }
             Include::Metadata => match served.metadata().and_then(|metadata| std::str::from_utf8(metadata).ok()) {
                 Some(metadata) => {
                     row.push_str("{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
@@ -73,6 +87,13 @@ impl Rows {
         row.push('}');
         text.extend_from_slice(row.as_bytes());
     }
+}
+
+/// The class that claims get which name none, if there is one.
+fn default_class(call: &Call<'_>) -> Option<String> {
+    let prefix = call.resource.prefix();
+    let classes = call.server.cache.resource(&prefix).list(&prefix, None, 0, |_, _| true).objects;
+    registry::printers::default_class(classes.iter().map(|(_, class)| class.decode()))
 }
 
 /// Kubernetes: of schemas that match, the first one of the table counts.

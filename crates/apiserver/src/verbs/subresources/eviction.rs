@@ -5,7 +5,7 @@ use api::json::{Object, Value};
 use super::super::Call;
 use super::super::create::normalize;
 use super::super::delete::{DeleteOptions, delete_object};
-use super::super::modify::{Decision, modify};
+use super::super::modify::{Decision, Done, modify};
 use super::super::ownership;
 use crate::admission::node_restriction::Change;
 use crate::clock;
@@ -31,10 +31,12 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     let Some(pod) = call.cache().get(&call.key()) else { return Err(Failure::not_found(call.resource, name)) };
     let pod = pod.decode();
+    let mut ignored = None;
     if !ignores_budgets(&pod) {
         let budgets = budgets_of(call, &pod);
         match budgets.as_slice() {
             [] => {}
+            [budget] if disrupts_nothing(&pod, budget) => ignored = Some(metadata::text(budget, "name").to_owned()),
             [budget] => spend(call, budget, name, options.dry_run).await?,
             _ => {
                 return Err(Failure::unclassified(
@@ -43,12 +45,48 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
             }
         }
     }
-    if !options.dry_run {
-        mark(call).await?;
+    // A pod that became ready meanwhile does disrupt something.
+    let is_conditional = options.version.is_some();
+    if ignored.is_some() && !is_conditional {
+        options.version = Some(metadata::text(&pod, "resourceVersion").to_owned());
     }
-    delete_object(call, &options).await?;
+    match (delete(call, options).await, ignored) {
+        (Err(failure), Some(budget)) if failure.code == 409 && !is_conditional => {
+            return Err(refuse(still_processed(&budget), Some(10)));
+        }
+        (done, _) => done?,
+    }
     let status = api::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Answer::json(201, &status))
+}
+
+/// Says in the pod's status why it goes, and deletes it.
+async fn delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
+    if !options.dry_run {
+        let marked = mark(call, &options).await?;
+        if let (Some(version), Done::Stored(marked)) = (&mut options.version, marked) {
+            *version = marked.revision.to_string();
+        }
+    }
+    delete_object(call, &options).await?;
+    Ok(())
+}
+
+/// A pod that is not ready does not count as healthy: without it there are as many as before. Its budget decides whether
+/// that is enough.
+fn disrupts_nothing(pod: &Value, budget: &Value) -> bool {
+    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let is_ready = |it: &Value| it.str_at(&["type"]) == Some("Ready") && it.str_at(&["status"]) == Some("True");
+    if conditions.iter().any(is_ready) {
+        return false;
+    }
+    let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or_default();
+    let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
+    budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow") || wanted > 0 && healthy >= wanted
+}
+
+fn still_processed(budget: &str) -> String {
+    format!("The disruption budget {budget} is still being processed by the server.")
 }
 
 /// Pods that do not run, or go already, disrupt nothing.
@@ -109,8 +147,7 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
         let number = |path: &[&str]| budget.at(path).and_then(Value::as_i64).unwrap_or_default();
         let name = &target.name;
         if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
-            let cause = format!("The disruption budget {name} is still being processed by the server.");
-            return Err(refuse(cause, Some(10)));
+            return Err(refuse(still_processed(name), Some(10)));
         }
         let allowed = number(&["status", "disruptionsAllowed"]);
         if allowed < 0 {
@@ -170,8 +207,9 @@ fn exhausted(conditions: &mut Value, generation: i64) {
 }
 
 /// Says in the pod's status why it goes.
-async fn mark(call: &Call<'_>) -> Result<()> {
+async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
     modify(call, false, |pod| {
+        options.check_preconditions(call, pod)?;
         if metadata::is_deleting(pod) {
             return Ok(Decision::Keep);
         }
@@ -191,6 +229,5 @@ async fn mark(call: &Call<'_>) -> Result<()> {
         normalize(call, &mut pod);
         Ok(Decision::Put(pod))
     })
-    .await?;
-    Ok(())
+    .await
 }

@@ -5,6 +5,7 @@ use api::meta::v1::LabelSelector;
 use api::types::GivenEmpty;
 
 use super::super::modify::{Done, modify};
+use super::super::patch::unfit_as;
 use super::super::update::{Tracking, change, check_name};
 use super::super::{Call, apply, ownership};
 use crate::clock;
@@ -123,7 +124,12 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
                 strategic_merge_patch(old, &call.body, of)?.0
             }
         };
-        let scale = decode(Payload::of(patched), FieldValidation::Ignore)?.0;
+        let shown = match kind {
+            PatchType::Strategic => api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default()),
+            _ => api::json::to_string(&patched),
+        };
+        let scale = decode(Payload::of(patched), FieldValidation::Ignore);
+        let scale = scale.map_err(|failure| unfit_as("Scale", "v1", || shown, failure))?.0;
         Ok(updated(&manager, now, old, scale))
     })
     .await

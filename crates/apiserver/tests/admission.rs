@@ -1,0 +1,201 @@
+//! What admission fills in, refuses and warns of.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, admin, pod};
+
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (at, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(at).unwrap()[field] = value;
+    object
+}
+
+#[tokio::test]
+async fn a_pod_runs_as_its_runtime_class_says() {
+    let cluster = Cluster::start().await;
+    let named = |name: &str, class: &str| with(pod(name, ""), "/spec/runtimeClassName", json!(class));
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, named("p", "none")).await;
+    assert_eq!(code, 403);
+    assert_eq!(answer["message"], "pods \"p\" is forbidden: pod rejected: RuntimeClass \"none\" not found");
+    let class = json!({
+        "metadata": {"name": "sandbox"}, "handler": "h", "overhead": {"podFixed": {"cpu": "250m", "memory": "1Gi"}},
+        "scheduling": {"nodeSelector": {"runtime": "sandbox"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}
+    });
+    cluster.make("/apis/node.k8s.io/v1/runtimeclasses", class).await;
+    let made = cluster.make(PODS, named("p", "sandbox")).await;
+    assert_eq!(made["spec"]["overhead"], json!({"cpu": "250m", "memory": "1Gi"}));
+    assert_eq!(made["spec"]["nodeSelector"], json!({"runtime": "sandbox"}));
+    assert!(made["spec"]["tolerations"].as_array().unwrap().iter().any(|it| it["key"] == "sandbox"));
+    let other = with(named("q", "sandbox"), "/spec/overhead", json!({"cpu": "1"}));
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, other).await;
+    let why = "pods \"q\" is forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    // The same amount, written in another way, is the same.
+    let same = with(named("r", "sandbox"), "/spec/overhead", json!({"cpu": "0.25", "memory": "1024Mi"}));
+    assert_eq!(cluster.ask(&admin(), "POST", PODS, same).await.0, 201);
+    let (code, answer) =
+        cluster.ask(&admin(), "POST", PODS, with(pod("s", ""), "/spec/overhead", json!({"cpu": "1"}))).await;
+    let why =
+        "pods \"s\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    let contrary = with(named("t", "sandbox"), "/spec/nodeSelector", json!({"runtime": "other"}));
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, contrary).await;
+    let why = "pods \"t\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[runtime] = sandbox; pod.spec.nodeSelector[runtime] = other";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+}
+
+#[tokio::test]
+async fn a_missing_account_counts_once_accounts_are_made() {
+    let cluster = Cluster::start().await;
+    assert_eq!(cluster.ask(&admin(), "POST", PODS, pod("early", "")).await.0, 201);
+    cluster.make("/api/v1/namespaces/kube-system/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+    cluster.0.settle().await.unwrap();
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, pod("p", "")).await;
+    let why =
+        "pods \"p\" is forbidden: error looking up service account ns/default: serviceaccount \"default\" not found";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    // One that is made while the pod waits is in time.
+    let account = async {
+        tokio::task::yield_now().await;
+        cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "default"}})).await
+    };
+    let user = admin();
+    let (answer, _) = tokio::join!(cluster.ask(&user, "POST", PODS, pod("p", "")), account);
+    assert_eq!(answer.0, 201, "{}", answer.1);
+}
+
+async fn quota(cluster: &Cluster, name: &str, spec: Value) {
+    let path = "/api/v1/namespaces/ns/resourcequotas";
+    let hard = spec["hard"].clone();
+    cluster.make(path, json!({"metadata": {"name": name}, "spec": spec})).await;
+    let used: serde_json::Map<String, Value> =
+        hard.as_object().unwrap().keys().map(|key| (key.clone(), json!("0"))).collect();
+    let status = json!({"status": {"hard": hard, "used": used}});
+    assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{path}/{name}/status"), status).await.0, 200);
+    cluster.0.settle().await.unwrap();
+}
+
+async fn used(cluster: &Cluster, name: &str) -> Value {
+    let path = format!("/api/v1/namespaces/ns/resourcequotas/{name}");
+    cluster.ask(&admin(), "GET", &path, Value::Null).await.1["status"]["used"].clone()
+}
+
+#[tokio::test]
+async fn quotas_count_what_is_in_their_scopes() {
+    let cluster = Cluster::start().await;
+    quota(&cluster, "idle", json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]})).await;
+    quota(&cluster, "short", json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]})).await;
+    cluster.make(PODS, pod("a", "")).await;
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, pod("b", "")).await;
+    let why = "pods \"b\" is forbidden: exceeded quota: idle, requested: pods=1, used: pods=1, limited: pods=1";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    let busy = with(
+        pod("c", ""),
+        "/spec/containers",
+        json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]),
+    );
+    cluster.make(PODS, busy.clone()).await;
+    assert_eq!(used(&cluster, "short").await, json!({"pods": "0"}));
+    let short =
+        |name: &str| with(with(busy.clone(), "/spec/activeDeadlineSeconds", json!(9)), "/metadata/name", json!(name));
+    cluster.make(PODS, short("d")).await;
+    assert_eq!(cluster.ask(&admin(), "POST", PODS, short("e")).await.0, 403);
+    assert_eq!(used(&cluster, "idle").await, json!({"pods": "1"}));
+}
+
+#[tokio::test]
+async fn quotas_count_the_ports_of_services() {
+    let cluster = Cluster::start().await;
+    let hard = json!({"services.nodeports": "3", "services.loadbalancers": "2", "services": "9"});
+    quota(&cluster, "ports", json!({"hard": hard})).await;
+    let service = |name: &str, spec: Value| {
+        let mut spec = spec;
+        spec["ports"] = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let path = "/api/v1/namespaces/ns/services";
+    cluster.make(path, service("a", json!({"type": "LoadBalancer"}))).await;
+    assert_eq!(
+        used(&cluster, "ports").await,
+        json!({"services": "1", "services.loadbalancers": "1", "services.nodeports": "2"})
+    );
+    let (code, answer) = cluster.ask(&admin(), "POST", path, service("b", json!({"type": "NodePort"}))).await;
+    assert_eq!(code, 403, "{answer}");
+    let without = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
+    cluster.make(path, service("c", without)).await;
+    assert_eq!(used(&cluster, "ports").await["services.nodeports"], "2");
+}
+
+#[tokio::test]
+async fn who_writes_what_is_not_enforced_is_told() {
+    let cluster = Cluster::start().await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policy =
+        json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {}, "validations": [{"expression": "true"}]}});
+    let webhooks = json!({"metadata": {"name": "w"}, "webhooks": []});
+    for (plural, body, kind, what) in [
+        ("validatingadmissionpolicies", policy, "ValidatingAdmissionPolicy", "policies are not applied"),
+        (
+            "validatingwebhookconfigurations",
+            webhooks.clone(),
+            "ValidatingWebhookConfiguration",
+            "webhooks are not called",
+        ),
+        ("mutatingwebhookconfigurations", webhooks, "MutatingWebhookConfiguration", "webhooks are not called"),
+    ] {
+        let expected = format!("299 - \"this server stores the {kind} but does not enforce it: {what}\"");
+        assert_eq!(cluster.warnings("POST", &format!("{group}/{plural}"), body).await, [expected]);
+    }
+    let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let warnings = cluster.warnings("PATCH", "/api/v1/namespaces/ns", labels.clone()).await;
+    let expected = "299 - \"this server stores the label pod-security.kubernetes.io/enforce=restricted but does not enforce Pod Security\"";
+    assert_eq!(warnings, [expected]);
+    cluster.0.settle().await.unwrap();
+    assert!(cluster.warnings("PATCH", "/api/v1/namespaces/ns", labels).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_ready_can_be_evicted() {
+    let cluster = Cluster::start().await;
+    let budgets = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
+    for (name, policy, healthy, ready, code) in [
+        ("a", json!("AlwaysAllow"), 0, false, 201),
+        ("b", json!("AlwaysAllow"), 0, true, 429),
+        ("c", json!("IfHealthyBudget"), 1, false, 201),
+        ("d", Value::Null, 0, false, 429),
+    ] {
+        let labels = json!({"app": name});
+        let spec =
+            json!({"minAvailable": 1, "selector": {"matchLabels": labels}, "unhealthyPodEvictionPolicy": policy});
+        cluster.make(budgets, json!({"metadata": {"name": name}, "spec": spec})).await;
+        let status = json!({"status": {
+            "observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 1, "expectedPods": 1
+        }});
+        assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{budgets}/{name}/status"), status).await.0, 200);
+        cluster.make(PODS, with(pod(name, "n"), "/metadata/labels", labels)).await;
+        let one = format!("{PODS}/{name}");
+        let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
+        let running = json!({"status": {"phase": "Running", "conditions": conditions}});
+        assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{one}/status"), running).await.0, 200);
+        let eviction = json!({"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 0}});
+        let (found, answer) = cluster.ask(&admin(), "POST", &format!("{one}/eviction"), eviction).await;
+        assert_eq!(found, code, "{name}: {answer}");
+        let (found, _) = cluster.ask(&admin(), "GET", &one, Value::Null).await;
+        assert_eq!(found, if code == 201 { 404 } else { 200 }, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_eviction_of_a_version_goes_on_after_its_own_note() {
+    let cluster = Cluster::start().await;
+    let made = cluster.make(PODS, pod("p", "n")).await;
+    let eviction = |version: &Value| {
+        let options = json!({"preconditions": {"resourceVersion": version}, "gracePeriodSeconds": 0});
+        json!({"metadata": {"name": "p"}, "deleteOptions": options})
+    };
+    let path = format!("{PODS}/p/eviction");
+    assert_eq!(cluster.ask(&admin(), "POST", &path, eviction(&json!("1"))).await.0, 409);
+    assert_eq!(cluster.ask(&admin(), "POST", &path, eviction(&made["metadata"]["resourceVersion"])).await.0, 201);
+}
