@@ -96,6 +96,8 @@ pub struct Options {
     pub service_ports: PortRange,
     /// What the expressions of printer columns may cost in one request.
     pub table_cost_max: u64,
+    /// Admission plugins that are passed over: of those, `ServiceAccount` can be.
+    pub disabled_admission_plugins: Vec<String>,
     /// Who did what is written here.
     pub audit: Option<Arc<Audit>>,
     /// Whether the log has a line for every request.
@@ -125,6 +127,7 @@ impl Default for Options {
             service_addresses: AddressRange::default(),
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
+            disabled_admission_plugins: Vec::new(),
             audit: None,
             logs_requests: false,
         }
