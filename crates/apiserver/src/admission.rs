@@ -50,7 +50,9 @@ pub fn mutate(
 ) -> Result<()> {
     match (resource.group, resource.plural, operation) {
         ("", "pods", Operation::Create) => {
-            service_account::mutate(server, object)?;
+            if !server.options.disabled_admission_plugins.iter().any(|it| it == "ServiceAccount") {
+                service_account::mutate(server, object)?;
+            }
             priority::mutate(server, object)?;
             limit_ranger::mutate(server, object);
             default_toleration_seconds::mutate(object);

@@ -118,6 +118,8 @@ pub struct Options {
     pub table_cost_max: u64,
     /// Which versions of the API are served.
     pub runtime_config: RuntimeConfig,
+    /// Admission plugins that are passed over: of those, `ServiceAccount` can be.
+    pub disabled_admission_plugins: Vec<String>,
     /// Who did what is written here.
     pub audit: Option<Arc<Audit>>,
     /// Whether the log has a line for every request.
@@ -151,6 +153,7 @@ impl Default for Options {
             service_ports: PortRange::default(),
             table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
             runtime_config: RuntimeConfig::default(),
+            disabled_admission_plugins: Vec::new(),
             audit: None,
             logs_requests: false,
         }

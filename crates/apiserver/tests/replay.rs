@@ -30,6 +30,7 @@ const FILES: &[(&str, &str)] = &[
     ("errors", "reviews, quota, protobuf and impersonation"),
     ("validation", "validation of the kind"),
     ("defaulting", "defaults of the kind"),
+    ("defaulting-no-serviceaccount-admission", "defaults of the kind"),
     ("dra", "claims and slices of devices"),
 ];
 

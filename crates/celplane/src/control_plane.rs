@@ -86,6 +86,9 @@ pub(crate) struct ServerArguments {
     /// What the CEL expressions of printer columns may cost in one request; cells beyond that stay empty
     #[arg(long, value_name = "COST", default_value_t = REQUEST_COST_DEFAULT)]
     cel_table_budget: u64,
+    /// Admission plugins to turn off
+    #[arg(long, value_name = "PLUGINS", value_delimiter = ',', value_parser = ["ServiceAccount"])]
+    disable_admission_plugins: Vec<String>,
     #[command(flatten)]
     audit: AuditArguments,
     /// How long events are kept
@@ -306,6 +309,7 @@ impl ServerArguments {
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
             runtime_config: self.runtime_config.clone(),
+            disabled_admission_plugins: self.disable_admission_plugins.clone(),
             audit: self.audit.open()?,
             logs_requests: self.verbosity >= 3,
             event_ttl: duration(&self.event_ttl).context("cannot use --event-ttl")?,

@@ -170,7 +170,7 @@ fn programs_read_answers_as_json_or_yaml() {
 #[test]
 fn an_input_that_cannot_be_read_is_named() {
     let message = "error: `nowhere.yaml`: No such file or directory (os error 2)\n";
-    check(&["eval", "--env", "toleration", "--input", "nowhere.yaml", "true"], 1, "", message);
+    check(&["eval", "--env", "toleration", "--input", "nowhere.yaml", "true"], 2, "", message);
     let message = "error: devices are a list\n";
     check(&["eval", "--env", "devices", "--input", TAINT, "true"], 1, "", message);
     let message = "error: the definition has no version `v2`\n";

@@ -159,14 +159,13 @@ mod tests {
     use super::*;
 
     fn backup() -> (Vec<u8>, Vec<Kept>) {
-        let entries: Vec<Kept> = (0..3_u64)
-            .map(|n| Kept {
-                key: format!("/key/{n}").into(),
-                value: vec![b'x'; usize::try_from(n).unwrap() * 10].into(),
-                revision: n + 2,
-                expires_at_ms: n,
-            })
-            .collect();
+        let entry = |key: &str, length, revision, expires_at_ms| Kept {
+            key: key.into(),
+            value: vec![b'x'; length].into(),
+            revision,
+            expires_at_ms,
+        };
+        let entries = vec![entry("/a", 0, 2, 0), entry("/b", 10, 3, 1), entry("/c", 20, 4, 2)];
         let mut bytes = Vec::new();
         begin(7, &mut bytes);
         entries.iter().for_each(|entry| add(entry, &mut bytes));

@@ -23,10 +23,14 @@ fn walk(value: &mut Value, key: &str) {
                 });
             }
             let generated = fields.contains_key("generateName");
-            for (key, value) in fields.iter_mut() {
-                if generated && key == "name" {
+            for (field, value) in fields.iter_mut() {
+                if generated && field == "name" {
                     *value = "<generated>".into();
+                } else if key == "columnDefinitions" && field == "description" {
+                    // The recordings leave out the descriptions of columns, and only those.
+                    *value = "<text>".into();
                 } else {
+                    let key = field;
                     walk(value, key);
                 }
             }
@@ -48,12 +52,14 @@ fn walk(value: &mut Value, key: &str) {
 
 fn mask_text(key: &str, text: &str) -> String {
     match key {
-        "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "clusterIP" | "clusterIPs"
-        | "serverAddress" | "serverRelativeURL" => return format!("<{key}>"),
+        "uid" | "continue" | "resourceVersion" | "storageVersionHash" | "serverAddress" | "serverRelativeURL" => {
+            return format!("<{key}>");
+        }
+        // An address is given out; `None` is not one.
+        "clusterIP" | "clusterIPs" if text.parse::<std::net::IpAddr>().is_ok() => return format!("<{key}>"),
         "token" if text == "<JWT>" || text.split('.').count() == 3 => return "<token>".to_owned(),
         // Several bindings allow it, and any may be named.
-        "reason" if text.starts_with("RBAC: allowed by ") => return "<binding>".to_owned(),
-        "description" => return "<text>".to_owned(),
+        "reason" if text.starts_with("RBAC: allowed by ") => return mask_quoted(text),
         "gitVersion" | "gitCommit" | "goVersion" | "compiler" | "buildDate" | "platform" => {
             return "<build>".to_owned();
         }
@@ -61,6 +67,11 @@ fn mask_text(key: &str, text: &str) -> String {
         _ => {}
     }
     mask_words(text)
+}
+
+/// A text without what stands in quotes.
+fn mask_quoted(text: &str) -> String {
+    text.split('"').step_by(2).collect::<Vec<_>>().join("<name>")
 }
 
 /// A word of a table's cell that grows with time: `3m4s`, or `(5d` of `3 (5d ago)`.

@@ -56,8 +56,8 @@ impl Arguments {
 
 /// Reads a backup to its end: the revision, and the number of objects.
 pub(super) fn verify(path: &Path) -> anyhow::Result<(u64, u64)> {
+    let file = File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     let read = || -> Result<(u64, u64), store::Error> {
-        let file = File::open(path).map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
         let mut reader = Reader::new(BufReader::new(file))?;
         let count = reader.try_fold(0_u64, |count, entry| entry.map(|_| count.saturating_add(1)))?;
         Ok((reader.revision(), count))
