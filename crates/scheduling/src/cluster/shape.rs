@@ -84,6 +84,12 @@ impl Key {
         spec.node_name = Text::default();
         // Tokens and configuration have names of their own in each pod, and are the same to all nodes.
         spec.volumes.retain(has_say);
+        for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+            // Whatever they are called, only their options can ask something of a node.
+            container.volume_mounts.retain(|mount| !mount.bind_mount_options.is_empty());
+            container.volume_mounts.iter_mut().for_each(|mount| mount.name = Text::default());
+        }
+        (spec.hostname, spec.subdomain) = (Text::default(), Text::default());
         let is_named = spec.volumes.iter().any(|volume| volume.ephemeral.is_some()) || !spec.resource_claims.is_empty();
         Key {
             namespace: pod.metadata.namespace.clone(),
@@ -154,5 +160,34 @@ impl Shapes {
             self.clear_at = self.last.saturating_add((self.known.len() as u64).max(256));
         }
         shape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn pods_of_one_template_have_one_shape() {
+        let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
+        let matcher = Matcher::new(NonZeroUsize::new(4).unwrap(), clock, matching::Features::ALL).unwrap();
+        let mut shapes = Shapes::default();
+        // As admission leaves them: the volume of the token has a name of its own in each.
+        let mut shape = |name: &str, cpu: &str| {
+            let text = format!(
+                r#"{{"metadata": {{"name": "{name}", "namespace": "d", "uid": "{name}"}}, "spec": {{"hostname": "{name}",
+                "containers": [{{"name": "c", "image": "i", "resources": {{"requests": {{"cpu": "{cpu}"}}}},
+                    "volumeMounts": [{{"name": "kube-api-access-{name}", "mountPath": "/token"}}]}}],
+                "volumes": [{{"name": "kube-api-access-{name}", "projected": {{}}}}]}}}}"#
+            );
+            let pod: Pod = api::json::from_value(&api::json::parse(text.as_bytes()).unwrap()).unwrap();
+            shapes.intern(&pod, &matcher)
+        };
+        let first = shape("a", "1");
+        assert_eq!(first.id, shape("b", "1").id);
+        assert_ne!(first.id, shape("c", "2").id);
     }
 }
