@@ -28,7 +28,9 @@ pub(crate) const SCHEDULING: &[Resource] = &[
     Resource::new("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment"),
     Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
     Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    Resource::new("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule"),
 ];
 
 /// Who may use gated fields.

@@ -33,5 +33,6 @@ pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
         "DeviceClass" => DeviceClass,
         "ResourceClaim" => ResourceClaim,
         "ResourceSlice" => ResourceSlice,
+        "DeviceTaintRule" => DeviceTaintRule,
     })
 }

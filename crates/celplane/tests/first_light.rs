@@ -9,7 +9,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks again until the answer is as it should be; fails with the last one.
 #[track_caller]
-fn until(cluster: &Cluster, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
+pub(crate) fn until(cluster: &Cluster, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
     let started = Instant::now();
     loop {
         let output = cluster.run(arguments, "");

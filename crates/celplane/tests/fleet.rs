@@ -98,6 +98,7 @@ impl Cluster {
         let options = kubelet::Options {
             nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
             template: Template::default(),
+            devices: None,
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
                 let user = User::authenticated(format!("system:node:{node}"), &["system:nodes"]);

@@ -14,6 +14,7 @@
 mod cel;
 mod client;
 mod controllers;
+mod devices;
 mod etcd;
 mod first_light;
 mod fleet;

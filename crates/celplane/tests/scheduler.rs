@@ -67,6 +67,7 @@ impl Plane {
             shutdown,
             leadership: Leadership::uncontested(),
             seed: 1,
+            device_cost_limit: dra::Budget::COST_LIMIT,
             configuration,
             profiler: Default::default(),
         }));
@@ -376,6 +377,7 @@ async fn pods_outlive_the_scheduler_that_was_binding_them() {
         shutdown,
         leadership: Leadership::uncontested(),
         seed: 2,
+        device_cost_limit: dra::Budget::COST_LIMIT,
         configuration: Default::default(),
         profiler: Default::default(),
     }));

@@ -72,13 +72,15 @@ pub struct Runtime {
     pub health: Health,
     /// When they end.
     pub shutdown: Shutdown,
+    /// Where they show what else they count.
+    pub registry: Registry,
 }
 
 impl Runtime {
     /// Measured in `registry`, which has no `workqueue_*` metrics yet.
     #[must_use]
     pub fn new(registry: &Registry, health: Health, shutdown: Shutdown) -> Self {
-        Self { queues: Metrics::new(registry), health, shutdown }
+        Self { queues: Metrics::new(registry), health, shutdown, registry: registry.clone() }
     }
 }
 

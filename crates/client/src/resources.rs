@@ -108,6 +108,7 @@ served! {
     api::policy::v1::PodDisruptionBudget => "poddisruptionbudgets",
     api::rbac::v1::ClusterRole => "clusterroles",
     api::resource::v1::DeviceClass => "deviceclasses",
+    api::resource::v1::DeviceTaintRule => "devicetaintrules",
     api::resource::v1::ResourceClaim => "resourceclaims",
     api::resource::v1::ResourceClaimTemplate => "resourceclaimtemplates",
     api::resource::v1::ResourceSlice => "resourceslices",

@@ -13,7 +13,7 @@
 //! - [`settings`]: what the manager's flags say.
 //!
 //! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`statefulset`], [`job`], [`cronjob`],
-//! [`ttl_after_finished`], [`daemonset`], [`node_lifecycle`], [`taint_eviction`].
+//! [`ttl_after_finished`], [`daemonset`], [`node_lifecycle`], [`taint_eviction`], [`device_taint_eviction`].
 //!
 //! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
@@ -28,6 +28,7 @@ mod conditions;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod device_taint_eviction;
 pub mod disruption;
 pub mod edit;
 pub mod endpoints;

@@ -67,6 +67,7 @@ controllers! {
     "pod-garbage-collector-controller" as "pod-garbage-collector" => crate::pod_garbage_collector::run,
     "replicaset-controller" as "replicaset-controller" => crate::replicaset::run,
     "replicationcontroller-controller" as "replication-controller" => crate::replicationcontroller::run,
+    "device-taint-eviction-controller" as "device-taint-eviction-controller" => crate::device_taint_eviction::run,
     "resourceclaim-controller" as "resource-claim-controller" => crate::resourceclaim::run,
     "resourcequota-controller" as "resourcequota-controller" => crate::resourcequota::run,
     "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,

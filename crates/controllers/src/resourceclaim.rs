@@ -1,10 +1,11 @@
 //! Claims to devices: made from templates for pods, reserved for pods that are placed by hand, released and deleted when
 //! pods are done.
 //!
-//! Allocation is the scheduler's. `pod` says what a pod's claims need, `release` what becomes of a claim. A template
+//! Allocation is the scheduler's. `metrics` says who uses constraints, `pod` says what a pod's claims need, `release` what becomes of a claim. A template
 //! that needs a closed gate (KEP-5254) is reported and looked at again when it changes, not in a loop.
 //! Follows Kubernetes `pkg/controller/resourceclaim`.
 
+mod metrics;
 mod pod;
 mod release;
 #[cfg(test)]
@@ -96,6 +97,7 @@ pub async fn run(context: Context) {
     let executor = Executor::new(COMPONENT, context.client.clone(), context.refusals.clone());
     executor.expectations().follow(&claims, &ResourceClaim::RESOURCE.plural);
     executor.expectations().follow(&pods, &Pod::RESOURCE.plural);
+    metrics::publish(&context.runtime.registry, &claims, &pods);
     let near = pods.clone();
     let runner = Controller::new(context.name, &context.runtime)
         .watch(&pods, items_of)

@@ -4,7 +4,7 @@
 //! tolerates nothing: pods that only an expression keeps are evicted.
 //! Follows Kubernetes' `pkg/controller/tainteviction`.
 
-mod evict;
+pub(crate) mod evict;
 pub mod plan;
 
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ impl Evictions {
             evict::tell(&self.executor, &key, evict::MARKING);
             self.plans().insert(key.clone(), Planned { is_told: true, ..planned });
         }
-        evict::evict(&self.executor, &pod, now).await?;
+        evict::evict(&self.executor, &pod, now, &evict::NODE_TAINT).await?;
         self.plans().remove(&key);
         Ok(Next::Done)
     }

@@ -13,8 +13,9 @@ use crate::constraints::pruning::Pruning;
 use crate::error::Error;
 use crate::ids::CandidateId;
 use crate::inventory::{Inventory, Shaped};
+use crate::narration::Narration;
 use crate::pools::Target;
-use crate::search::{Budget, Effort, Search, Solution};
+use crate::search::{Budget, Effort, Pick, Search, Solution};
 use crate::shape;
 
 /// How many alternatives a request can have.
@@ -137,6 +138,29 @@ impl<'a> Attempt<'a> {
         self.effort
     }
 
+    pub(crate) fn inventory(&self) -> &'a Inventory {
+        self.inventory
+    }
+
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Devices by claim and request, as people read them.
+    pub(crate) fn names(&self, found: &Found) -> Vec<String> {
+        let picks = found.solution.picks.iter().flatten();
+        let name = |pick: &Pick| {
+            let device = found.shaped.pools.candidates.of(pick.candidate).id();
+            format!("{}: {device}", self.claims.asks.of(pick.ask).full_name)
+        };
+        picks.map(name).collect()
+    }
+
+    /// What all searches told, if the budget asks for it.
+    pub fn take_narration(&mut self) -> Option<Narration> {
+        self.budget.narration.as_mut().map(std::mem::take)
+    }
+
     /// How many searches there were.
     #[must_use]
     pub fn searches(&self) -> u64 {
@@ -154,7 +178,7 @@ impl Answer {
                 node: shaped.pools.node.to_string(),
                 claim: claim.clone(),
                 index: *index,
-                devices: shaped.pools.names(set),
+                devices: shaped.pools.few_names(set),
                 error: error.clone(),
             }),
             Answer::Fails(error, _) => Err(error.clone()),
@@ -163,7 +187,9 @@ impl Answer {
 }
 
 impl Effort {
-    fn and(self, other: Effort) -> Effort {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Effort) -> Effort {
         Effort {
             steps: self.steps.saturating_add(other.steps),
             evaluations: self.evaluations.saturating_add(other.evaluations),

@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api::json::Text;
-use api::resource::v1::ResourceSlice;
+use api::resource::v1::{DeviceTaintRule, ResourceSlice};
 use matching::Matcher;
 
 use crate::device::Models;
 use crate::error::Error;
 use crate::features::Features;
 use crate::pools::{NodePools, Target};
+use crate::taints;
 
 pub(crate) use self::slice::{Device, Nodes, Slice};
 
@@ -27,6 +28,7 @@ pub struct Catalog {
     by_node: HashMap<Text, Vec<Text>>,
     shared: Vec<Text>,
     by_pool: HashMap<(Text, Text), Vec<Text>>,
+    taint_rules: BTreeMap<Text, DeviceTaintRule>,
     models: Models,
     matcher: Arc<Matcher>,
     /// By node: changes with what only this node can use.
@@ -44,6 +46,7 @@ impl Catalog {
             by_node: HashMap::new(),
             shared: Vec::new(),
             by_pool: HashMap::new(),
+            taint_rules: BTreeMap::new(),
             models: Models::default(),
             matcher,
             own_versions: HashMap::new(),
@@ -54,7 +57,9 @@ impl Catalog {
     /// A slice that is new or has changed.
     pub fn set(&mut self, slice: &ResourceSlice) {
         self.remove(&slice.metadata.name);
-        let slice = Arc::new(Slice::new(slice, &self.models, self.matcher.cache()));
+        let mut slice = Slice::new(slice, &self.models, self.matcher.cache());
+        slice.taint(self.taint_rules.values());
+        let slice = Arc::new(slice);
         let of_nodes = match &slice.nodes {
             Nodes::One(node) => self.by_node.entry(node.clone()).or_default(),
             _ => &mut self.shared,
@@ -63,6 +68,28 @@ impl Catalog {
         insert_sorted(self.by_pool.entry((slice.driver.clone(), slice.pool.clone())).or_default(), &slice.name);
         self.slices.insert(slice.name.clone(), slice.clone());
         self.touch(&slice);
+    }
+
+    /// A rule that is new or has changed; nothing if it is gone.
+    pub fn set_taint_rule(&mut self, name: &str, rule: Option<&DeviceTaintRule>) {
+        let before = match rule {
+            Some(rule) => self.taint_rules.insert(name.into(), rule.clone()),
+            None => self.taint_rules.remove(name),
+        };
+        let rules: Vec<&DeviceTaintRule> = before.iter().chain(rule).collect();
+        let mut changed = Vec::new();
+        for slice in self.slices.values_mut() {
+            let selects = |rule: &&DeviceTaintRule| {
+                slice.devices.iter().any(|device| taints::selects(rule, &slice.driver, &slice.pool, &device.name))
+            };
+            if rules.iter().any(selects) {
+                Arc::make_mut(slice).taint(self.taint_rules.values());
+                changed.push(slice.clone());
+            }
+        }
+        for slice in changed {
+            self.touch(&slice);
+        }
     }
 
     /// A slice that is gone.

@@ -117,7 +117,7 @@ pub enum Error {
         claim: String,
         /// Which constraint.
         index: usize,
-        /// The set, in canonical order.
+        /// The set in canonical order, shortened.
         devices: String,
         /// What happened.
         error: String,
@@ -207,6 +207,27 @@ impl Error {
     #[must_use]
     pub fn is_about_node(&self) -> bool {
         matches!(self, Error::InvalidPools | Error::ConstraintFails { .. })
+    }
+
+    /// An expression does not compile, or gives no answer.
+    #[must_use]
+    pub fn is_about_expression(&self) -> bool {
+        self.does_not_compile()
+            || matches!(
+                self,
+                Error::SelectorFails { .. } | Error::DerivedAttributeFails { .. } | Error::ConstraintFails { .. }
+            )
+    }
+
+    /// An expression does not compile.
+    #[must_use]
+    pub fn does_not_compile(&self) -> bool {
+        matches!(
+            self,
+            Error::SelectorDoesNotCompile { .. }
+                | Error::DerivedAttributeDoesNotCompile { .. }
+                | Error::Constraint { problem: ConstraintProblem::DoesNotCompile(_), .. }
+        )
     }
 }
 

@@ -49,6 +49,7 @@ pub struct DerivedAttribute {
 #[derive(Debug)]
 pub struct SetExpression {
     compiled: Compiled,
+    text: Arc<str>,
 }
 
 /// What an expression says.
@@ -116,7 +117,8 @@ impl Expressions {
     /// # Errors
     /// Why it does not compile.
     pub fn set(&self, text: &str) -> Result<Arc<SetExpression>, CompileError> {
-        self.sets.get_or_compile(text, || Ok(SetExpression { compiled: self.devices.compile(text)? }))
+        self.sets
+            .get_or_compile(text, || Ok(SetExpression { compiled: self.devices.compile(text)?, text: text.into() }))
     }
 
     fn fresh_id(&self) -> u64 {
@@ -163,6 +165,11 @@ impl SetExpression {
     /// The program, for analyses and partial runs.
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
     }
 
     /// What it says about a set of devices, and what asking cost.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::json::Text;
-use api::resource::v1::{AllocationResult, ResourceSlice};
+use api::resource::v1::{AllocationResult, DeviceTaintRule, ResourceSlice};
 use matching::Matcher;
 use matching::node::Labels;
 
@@ -88,6 +88,11 @@ impl Inventory {
     /// A slice that is gone.
     pub fn remove_slice(&mut self, name: &str) {
         self.catalog.remove(name);
+    }
+
+    /// A rule about taints that is new or has changed; nothing if it is gone.
+    pub fn set_taint_rule(&mut self, name: &str, rule: Option<&DeviceTaintRule>) {
+        self.catalog.set_taint_rule(name, rule);
     }
 
     /// A node that is gone.

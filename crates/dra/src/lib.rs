@@ -8,6 +8,7 @@
 //! - [`AllocatedState`] knows which devices are taken; [`claims`] what is asked for.
 //! - [`search`] finds the first set of devices that satisfies all claims of a pod; [`constraints`] cut it short.
 //! - [`allocation`] writes what was found as the status of the claims.
+//! - [`narration`] is what a search did, for logs; [`explain`] why there are devices or not, for people.
 //! - [`Inventory`] is all of that for a scheduler, decisions that are not written included; [`attempt`] asks it about nodes,
 //!   once for all that look alike.
 //!
@@ -25,14 +26,16 @@ pub mod constraints;
 mod counters;
 pub mod device;
 mod error;
+pub mod explain;
 pub mod expressions;
 mod features;
 mod ids;
 pub mod inventory;
+pub mod narration;
 pub mod pools;
 pub mod search;
 mod shape;
-mod taints;
+pub mod taints;
 
 pub use allocated::AllocatedState;
 pub use attempt::Attempt;
@@ -43,7 +46,8 @@ pub use error::{ConstraintProblem, Error, RequestProblem};
 pub use expressions::Expressions;
 pub use features::Features;
 pub use inventory::Inventory;
-pub use search::{Budget, Search};
+pub use narration::Narration;
+pub use search::{Budget, Effort, Search};
 
 /// How many devices a claim can have at most.
 pub const RESULTS_MAX: usize = 32;

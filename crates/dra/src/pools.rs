@@ -160,7 +160,16 @@ impl NodePools {
         }
     }
 
-    /// Devices as messages list them.
+    /// Devices as messages about failures list them: the first few, so that the cause still fits behind them.
+    pub(crate) fn few_names(&self, devices: &[CandidateId]) -> String {
+        const FEW: usize = 4;
+        match devices.split_at_checked(FEW) {
+            Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", self.names(first), rest.len()),
+            _ => self.names(devices),
+        }
+    }
+
+    /// All devices by name.
     pub(crate) fn names(&self, devices: &[CandidateId]) -> String {
         let names: Vec<String> = devices.iter().map(|id| self.candidates.of(*id).id().to_string()).collect();
         names.join(", ")

@@ -23,6 +23,7 @@ use crate::error::{Error, RequestProblem, with_hint};
 use crate::expressions::Answer;
 use crate::features::Features;
 use crate::ids::{AskId, CandidateId, ClaimId, Id, PoolId, Table};
+use crate::narration::{Narration, Step};
 use crate::pools::{NodePools, State};
 use crate::{RESULTS_MAX, allocation};
 
@@ -33,7 +34,9 @@ pub struct Budget<'b> {
     /// What they have cost.
     pub cost: u64,
     /// Asked now and then: why the search shall stop.
-    pub interrupt: &'b dyn Fn() -> Option<String>,
+    pub interrupt: Box<dyn Fn() -> Option<String> + 'b>,
+    /// Where every step is told, if somebody wants to know.
+    pub narration: Option<Narration>,
 }
 
 impl std::fmt::Debug for Budget<'_> {
@@ -49,7 +52,7 @@ impl Budget<'_> {
     /// The default limit on cost, and no limit on time.
     #[must_use]
     pub fn by_cost() -> Self {
-        Budget { cost_limit: Self::COST_LIMIT, cost: 0, interrupt: &|| None }
+        Budget { cost_limit: Self::COST_LIMIT, cost: 0, interrupt: Box::new(|| None), narration: None }
     }
 }
 
@@ -322,6 +325,13 @@ impl<'s, 'b> Search<'s, 'b> {
         Ok(all)
     }
 
+    /// Tells a step to who wants to know.
+    fn tell(&mut self, step: impl FnOnce(&NodePools) -> Step) {
+        if let Some(narration) = &mut self.budget.narration {
+            narration.add(|| step(self.pools));
+        }
+    }
+
     fn capacity_error(&self, claim: ClaimId, ask: &Ask, device: String, problem: String) -> Error {
         let claim = self.claims.claims.of(claim).key.clone();
         Error::Capacity { claim, request: ask.name.to_string(), device, problem }
@@ -368,8 +378,16 @@ impl<'s, 'b> Search<'s, 'b> {
         if self.picks.of(claim_id).len().saturating_add(missing) > RESULTS_MAX {
             return Err(Stop::TooMany);
         }
+        if claim.is_canonical() {
+            self.tell(|_| Step::Collecting { current: at.device, expected: count });
+        }
         if self.is_hopeless(claim_id, at, start)? {
             return Ok(false);
+        }
+        if let Some(narration) = &mut self.budget.narration {
+            let picks = self.picks.of(claim_id);
+            let names = || self.pools.names(&picks.iter().map(|pick| pick.candidate).collect::<Vec<_>>());
+            narration.reach(picks.len(), names);
         }
         if is_all { self.take_next_of_all(at, claim_id, ask_id) } else { self.take_any(at, claim_id, ask_id, start) }
     }

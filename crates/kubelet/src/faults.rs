@@ -6,6 +6,7 @@
 //! | `sim/ready` | `false`: the node says that it is not ready |
 //! | `sim/flap-seconds` | ready for so long, then not ready for so long, and again |
 //! | `sim/slow-seconds` | everything that is done with pods comes so much later |
+//! | `sim/device-driver` | `failing`: devices are not prepared for pods; `gone`: nor are they published |
 //!
 //! A value that cannot be read counts as absent.
 
@@ -25,6 +26,20 @@ pub struct Faults {
     pub flaps: Option<Duration>,
     /// Everything comes later.
     pub slow: Duration,
+    /// How the drivers of its devices are.
+    pub device_driver: DeviceDriver,
+}
+
+/// How the drivers of a node's devices are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceDriver {
+    /// As they should be.
+    #[default]
+    Works,
+    /// They prepare nothing.
+    Fails,
+    /// They are not there.
+    Gone,
 }
 
 impl Faults {
@@ -38,6 +53,11 @@ impl Faults {
             not_ready: text("sim/ready") == Some("false"),
             flaps: seconds("sim/flap-seconds").filter(|period| period.as_secs() > 0),
             slow: seconds("sim/slow-seconds").unwrap_or_default(),
+            device_driver: match text("sim/device-driver") {
+                Some("failing") => DeviceDriver::Fails,
+                Some("gone") => DeviceDriver::Gone,
+                _ => DeviceDriver::Works,
+            },
         }
     }
 

@@ -4,6 +4,7 @@
 //! under the name of its node. Nothing is kept that the server does not have: a fleet that is started again goes on where
 //! the last one ended.
 
+mod devices;
 mod member;
 mod nodes;
 mod pods;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
 use api::json::Text;
+use api::resource::v1::ResourceSlice;
 use client::Client;
 use client::informer::{Change, Informer, Key};
 use client::objects::Selection;
@@ -25,6 +27,7 @@ use tracing::info;
 use self::member::Member;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
+use crate::slice_template::SliceTemplate;
 use crate::template::Template;
 
 /// A connection under the name of a node.
@@ -41,7 +44,9 @@ pub struct Options {
     pub nodes: Vec<String>,
     /// What they are like.
     pub template: Template,
-    /// Reads nodes and pods.
+    /// Which devices they have, unless a Node says otherwise.
+    pub devices: Option<SliceTemplate>,
+    /// Reads nodes and pods, and speaks for drivers of devices.
     pub client: Client,
     /// Writes.
     pub client_for: ClientFor,
@@ -68,6 +73,8 @@ impl<R> Clone for Fleet<R> {
 
 struct Inner<R> {
     template: Template,
+    devices: Option<SliceTemplate>,
+    client: Client,
     port: u16,
     cache: Arc<CompileCache>,
     features: Features,
@@ -76,6 +83,7 @@ struct Inner<R> {
     members: HashMap<Text, Arc<Member>>,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
+    slices: Informer<ResourceSlice>,
     node_queue: Arc<Queue<Text>>,
     pod_queue: Arc<Queue<Key>>,
 }
@@ -97,10 +105,13 @@ impl<R: Runtime> Fleet<R> {
             of_pods.fields = "spec.nodeName!=".to_owned();
         }
         let members = members.collect();
+        let slices: Informer<ResourceSlice> = Informer::start(&options.client, mine("spec.nodeName"));
+        slices.store().add_index(devices::BY_NODE, |slice| slice.spec.node_name.iter().cloned().collect());
         Self {
             inner: Arc::new(Inner {
                 members,
                 template: options.template,
+                devices: options.devices,
                 port: options.port,
                 cache: options.cache,
                 features: options.features,
@@ -108,6 +119,8 @@ impl<R: Runtime> Fleet<R> {
                 runtime,
                 nodes: Informer::start(&options.client, mine("metadata.name")),
                 pods: Informer::start(&options.client, of_pods),
+                slices,
+                client: options.client,
                 node_queue: Arc::new(Queue::new(PAUSES, None)),
                 pod_queue: Arc::new(Queue::new(PAUSES, None)),
             }),
@@ -129,7 +142,7 @@ impl<R: Runtime> Fleet<R> {
     /// # Errors
     /// Why not.
     pub fn health(&self) -> Result<(), String> {
-        self.inner.nodes.health().and_then(|()| self.inner.pods.health())
+        self.inner.nodes.health().and_then(|()| self.inner.pods.health()).and_then(|()| self.inner.slices.health())
     }
 
     /// What the pods run in.
@@ -144,6 +157,7 @@ impl<R: Runtime> Inner<R> {
         self.nodes.synced().await;
         self.register_all().await;
         self.pods.synced().await;
+        self.slices.synced().await;
         self.adopt_running();
         info!(nodes = self.members.len(), pods = self.pods.store().len(), "Started nodes");
         self.listen();
@@ -164,6 +178,14 @@ impl<R: Runtime> Inner<R> {
         self.nodes.on_change(move |key, change| {
             if let Some(fleet) = fleet.upgrade() {
                 fleet.node_changed(key, change);
+            }
+        });
+        let fleet = Arc::downgrade(self);
+        self.slices.on_change(move |_, change| {
+            let Some(fleet) = fleet.upgrade() else { return };
+            let slice = change.newest();
+            if let Some(node) = slice.spec.node_name.as_ref().filter(|_| devices::is_ours(slice)) {
+                fleet.node_queue.add(node.clone());
             }
         });
         let fleet = Arc::downgrade(self);

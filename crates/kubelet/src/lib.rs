@@ -6,7 +6,8 @@
 //! - [`template`]: what a node is like; [`node_status`]: what it says of itself; [`heartbeat`]: that it lives.
 //! - [`admission`]: whether a pod that was bound to the node may run there.
 //! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod.
-//! - [`slice_template`]: devices of a node that are not there, as drivers would publish them.
+//! - [`slice_template`]: devices of a node that are not there, as drivers would publish them; [`prepare`]: what a driver
+//!   says about them once a pod needs them.
 //! - [`faults`]: nodes that stop or flap on demand.
 //! - [`fleet`]: many nodes at work, with one informer of nodes and one of pods, each writing under its own name.
 //!
@@ -20,6 +21,7 @@ pub mod heartbeat;
 pub mod node_status;
 pub mod pod_addresses;
 pub mod pod_status;
+pub mod prepare;
 pub mod runtime;
 pub mod simulation;
 pub mod slice_template;

@@ -40,6 +40,30 @@ pub struct Observation {
     pub next: Option<Duration>,
 }
 
+impl Observation {
+    /// Nothing of the pod is there yet.
+    #[must_use]
+    pub fn creating(pod: &Pod) -> Self {
+        let reason = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let waiting = |container: &api::core::v1::Container| Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_id: Text::default(),
+            container_id: Text::default(),
+            state: State::Waiting { reason, message: String::new() },
+            last_end: None,
+            is_ready: false,
+            is_started: false,
+            restarts: 0,
+        };
+        Observation {
+            init_containers: pod.spec.init_containers.iter().map(waiting).collect(),
+            containers: pod.spec.containers.iter().map(waiting).collect(),
+            ..Observation::default()
+        }
+    }
+}
+
 /// Whether a pod's containers have ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stopping {

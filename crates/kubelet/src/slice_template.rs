@@ -100,6 +100,18 @@ impl FromStr for SliceTemplate {
     }
 }
 
+impl std::fmt::Display for SliceTemplate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SliceTemplate::Ring { devices } => write!(f, "ring:{devices}"),
+            SliceTemplate::Grid { rows, columns } => write!(f, "grid:{rows}x{columns}"),
+            SliceTemplate::Torus { extents: [x, y, z] } => write!(f, "torus:{x}x{y}x{z}"),
+            SliceTemplate::Numa { nodes, devices } => write!(f, "numa:{nodes}x{devices}"),
+            SliceTemplate::Pcie { roots, gpus, nics } => write!(f, "pcie:{roots}x{gpus}x{nics}"),
+        }
+    }
+}
+
 impl SliceTemplate {
     fn device_count(self) -> usize {
         match self {

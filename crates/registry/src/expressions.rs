@@ -9,6 +9,7 @@ use api::structural_schema::Schema;
 use cel::env::EnvError;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment};
 use cel_kubernetes::environments::{Language, device, devices, node_affinity, printer_column, toleration};
+use cel_kubernetes::prospect::Prospect;
 use cel_kubernetes::schema::TypedSchema;
 
 pub use cel_kubernetes::environments::Languages;
@@ -54,6 +55,9 @@ pub trait Expressions: Sync {
     /// # Errors
     /// Why it cannot.
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal>;
+
+    /// What users should know about an expression that can be used at `place`.
+    fn advise(&self, place: Place<'_>, expression: &str) -> Vec<String>;
 
     /// The rules of a schema, compiled; the root of a resource has its metadata.
     ///
@@ -119,6 +123,25 @@ impl Environments {
 impl Expressions for Environments {
     fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
         self.compile(place, expression).map(|_| ())
+    }
+
+    fn advise(&self, place: Place<'_>, expression: &str) -> Vec<String> {
+        let Place::DeviceConstraint = place else { return Vec::new() };
+        let Ok(compiled) = self.compile(place, expression) else { return Vec::new() };
+        let prospect = Prospect::of(compiled.typed(), devices::VARIABLE);
+        let mut advice = Vec::new();
+        if prospect.depends_on_order {
+            let order = "depends on the order of devices; it sees them in the order of driver, pool and name only";
+            advice.push(order.to_owned());
+        }
+        if prospect.is_exhaustive() {
+            let names: Vec<String> = prospect.opaque.iter().map(|name| format!("`{name}`")).collect();
+            advice.push(format!(
+                "cannot be judged before a set is whole, because of {}; every set may have to be tried",
+                names.join(", ")
+            ));
+        }
+        advice
     }
 
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {

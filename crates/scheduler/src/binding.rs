@@ -3,6 +3,8 @@
 //! Every write asks first whether leadership still holds: two schedulers must not decide about one pod. A pod that waits for a
 //! volume is bound only once its claim is.
 
+mod conditions;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -38,6 +40,14 @@ pub enum BindError {
     /// The claim to devices is not the one that the decision was about.
     #[error("resource claim \"{0}\" has changed")]
     ClaimChanged(String),
+    /// Devices did not become ready.
+    #[error("resource claim \"{claim}\": {why}")]
+    DevicesNotReady {
+        /// The claim.
+        claim: String,
+        /// What is wrong with them.
+        why: String,
+    },
     /// Whoever makes volumes cannot make one there.
     #[error("provisioning failed for PVC \"{0}\"")]
     NotProvisioned(String),
@@ -64,7 +74,9 @@ impl BindError {
             BindError::VolumeTaken(_) | BindError::NotProvisioned(_) | BindError::VolumesTimedOut => {
                 format!("running PreBind plugin \"VolumeBinding\": binding volumes: {self}")
             }
-            BindError::ClaimChanged(_) => format!("running PreBind plugin \"DynamicResources\": {self}"),
+            BindError::ClaimChanged(_) | BindError::DevicesNotReady { .. } => {
+                format!("running PreBind plugin \"DynamicResources\": {self}")
+            }
         }
     }
 }
@@ -102,6 +114,11 @@ pub async fn bind(
                     return Err(BindError::ClaimChanged(claim.to_string()));
                 }
                 use_claim(client, &known, pod, allocation.as_deref()).await?;
+                let devices = allocation.as_deref().or(known.status.allocation.as_ref());
+                let mut results = devices.into_iter().flat_map(|it| &it.devices.results);
+                if results.any(|result| !result.binding_conditions.is_empty()) {
+                    conditions::wait(client, leadership, namespace, claim, uid).await?;
+                }
             }
             // Written where no node fits, never before a binding.
             Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),
@@ -248,14 +265,7 @@ pub async fn free_claims(client: &Client, leadership: &Leadership, writes: &[Wri
             if known.metadata.uid != *uid || known.metadata.resource_version != *resource_version {
                 return Err(BindError::ClaimChanged(claim.to_string()));
             }
-            let mut changed = known.to_value();
-            if let Some(status) = changed.get_mut("status").and_then(Value::as_object_mut) {
-                for field in ["allocation", "reservedFor", "devices"] {
-                    status.remove(field);
-                }
-            }
-            claims.update_status(namespace, claim, &changed).await?;
-            Ok(())
+            Ok(crate::devices::give_back(client, &known).await?)
         };
         if let Err(error) = freed.await {
             warn!(resourceClaim = %format!("{namespace}/{claim}"), err = %error, "Could not free resource claim");

@@ -8,9 +8,11 @@
 //! - [`shell`]: the loop around the core.
 //! - [`binding`]: the writes before a binding, and the binding itself, each asked for leadership first.
 //! - [`report`]: events and the condition `PodScheduled`; [`preemption`]: making room.
+//! - [`devices`]: what looking for devices took.
 //! - [`metrics`]: what is counted, under Kubernetes' names; [`profile`]: where plugins spend their time, on demand.
 
 pub mod binding;
+pub mod devices;
 pub mod metrics;
 pub mod preemption;
 pub mod profile;
@@ -57,6 +59,8 @@ pub struct Options {
     pub leadership: Leadership,
     /// Decides ties.
     pub seed: u64,
+    /// What CEL constraints on devices may cost in one attempt.
+    pub device_cost_limit: u64,
     /// Profiles, back-off and plugins.
     pub configuration: Configuration,
     /// Takes profiles of the plugins.
@@ -96,12 +100,15 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(move || started.elapsed());
     let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
-    let programs =
-        dra::Expressions::new(EXPRESSIONS_MAX, clock).map_err(|error| StartError::Expressions(error.to_string()))?;
+    let programs = dra::Expressions::new(EXPRESSIONS_MAX, clock.clone())
+        .map_err(|error| StartError::Expressions(error.to_string()))?;
     let matcher = Arc::new(matcher);
     let profiles = options.configuration.make_profiles(&matcher)?;
     let inventory = dra::Inventory::new(matcher.clone(), options.features.into());
-    let devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
+    let mut devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
+    devices.clock = Some(clock);
+    devices.cost_limit = options.device_cost_limit;
+    devices.narrates = telemetry::logs::verbosity() >= devices::STEPS_VERBOSITY;
     let core = Scheduler::new(profiles, options.configuration.backoff(), matcher, options.seed)
         .with_devices(devices)
         .with_clock(Clock::new(move || started.elapsed()));

@@ -21,7 +21,7 @@ use crate::metrics::{CoreMetrics, Metrics};
 use crate::profile::Profiler;
 use crate::report::{self, Said};
 use crate::sources::Sources;
-use crate::{Options, binding, preemption};
+use crate::{Options, binding, devices, preemption};
 
 /// So many bindings and reports are under way at a time; the core waits when there are more.
 const IN_FLIGHT_MAX: usize = 512;
@@ -68,6 +68,7 @@ pub struct Shell {
     shutdown: Shutdown,
     metrics: Metrics,
     core_metrics: CoreMetrics,
+    device_metrics: devices::Metrics,
     /// When counts were last shown.
     shown: Duration,
     profiler: Profiler,
@@ -91,6 +92,7 @@ impl Shell {
             shutdown: options.shutdown,
             metrics: Metrics::new(&options.registry),
             core_metrics: CoreMetrics::new(&options.registry),
+            device_metrics: devices::Metrics::new(&options.registry),
             shown: Duration::ZERO,
             profiler: options.profiler,
             started: Instant::now(),
@@ -148,6 +150,7 @@ impl Shell {
             let Some(attempt) = self.core.schedule_one(now) else { return false };
             let took = begun.elapsed();
             self.metrics.decided(took);
+            devices::report(&self.device_metrics, &attempt, took);
             if self.profiler.is_wanted() {
                 self.profiler.add(&attempt.timings, took);
             }

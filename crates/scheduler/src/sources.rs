@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::apps::v1::{ReplicaSet, StatefulSet};
 use api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service};
 use api::policy::v1::PodDisruptionBudget;
-use api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use client::informer::Change;
 use client::{Health, Informer, Informers, Kept};
@@ -75,6 +75,7 @@ impl Sources {
             DeviceClass => DeviceClass,
             ResourceClaim => ResourceClaim,
             ResourceSlice => ResourceSlice,
+            DeviceTaintRule => DeviceTaintRule,
         }
         sources
     }

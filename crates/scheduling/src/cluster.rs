@@ -15,7 +15,7 @@ mod shape;
 use std::sync::Arc;
 
 pub use cache::{Cache, ShapeCount};
-pub use devices::Devices;
+pub use devices::{Clock, Devices, Spent};
 use matching::Matcher;
 pub use node::{NodeId, NodeInfo, NodeObject};
 pub use nominated::Nominated;

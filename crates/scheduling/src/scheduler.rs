@@ -151,6 +151,7 @@ impl Scheduler {
                 Ok(placement) => Outcome::Scheduled(placement),
                 Err(failure) => self.put_back(queued, failure, &mut attempt, &mut timer, now),
             };
+            attempt.devices = self.cluster.objects.devices.as_ref().and_then(Devices::take_spent);
             attempt.timings = timer.into_timings();
             return Some(attempt);
         }

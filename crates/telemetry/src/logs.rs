@@ -1,5 +1,7 @@
 //! Where log lines go: standard error, as text or as JSON.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
@@ -24,8 +26,17 @@ pub fn level(verbosity: u8) -> LevelFilter {
     }
 }
 
+static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+
+/// Kubernetes' verbosity of the process: what is too much even for a trace asks for it before it is put together.
+#[must_use]
+pub fn verbosity() -> u8 {
+    VERBOSITY.load(Ordering::Relaxed)
+}
+
 /// Starts logging for the whole process. A second call changes nothing.
 pub fn start(format: Format, verbosity: u8) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(level(verbosity))

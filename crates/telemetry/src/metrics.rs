@@ -271,10 +271,10 @@ impl Written for Computed {
     }
 }
 
-/// The families of one component.
-#[derive(Default)]
+/// The families of one component. Clones are the same registry.
+#[derive(Clone, Default)]
 pub struct Registry {
-    families: Mutex<Vec<Arc<dyn Written>>>,
+    families: Arc<Mutex<Vec<Arc<dyn Written>>>>,
 }
 
 impl Registry {

@@ -5,6 +5,7 @@
 mod claim;
 mod class;
 mod slice;
+mod taint_rule;
 
 pub use claim::{
     AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceConstraint, DeviceAllocationConfiguration,
@@ -18,3 +19,4 @@ pub use slice::{
     CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device, DeviceAttribute, DeviceCapacity,
     DeviceCounterConsumption, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec,
 };
+pub use taint_rule::{DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector};

@@ -50,6 +50,10 @@ impl Expressions for LazyEnvironments {
         }
     }
 
+    fn advise(&self, place: Place<'_>, expression: &str) -> Vec<String> {
+        self.get().map(|environments| environments.advise(place, expression)).unwrap_or_default()
+    }
+
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
         match self.get() {
             Some(environments) => environments.compile_rules(schema, is_resource),

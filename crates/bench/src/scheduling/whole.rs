@@ -157,6 +157,7 @@ impl Cluster {
             shutdown,
             leadership: Leadership::uncontested(),
             seed: 1,
+            device_cost_limit: dra::Budget::COST_LIMIT,
             configuration: Default::default(),
             profiler: Default::default(),
         }));

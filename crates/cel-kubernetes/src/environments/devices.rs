@@ -11,7 +11,8 @@ use super::{Dialect, Language};
 use crate::compile::Environment;
 use crate::declared::Declared;
 
-const VARIABLE: &str = "devices";
+/// What the expression sees.
+pub const VARIABLE: &str = "devices";
 
 /// How many devices a claim allocates at most.
 const DEVICES_MAX: u64 = 32;

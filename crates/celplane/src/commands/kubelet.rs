@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;
@@ -20,6 +21,9 @@ pub(crate) struct Arguments {
     /// How many nodes; the kubeconfig's user must be allowed to impersonate them
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
 }
 
 impl Arguments {
@@ -40,7 +44,7 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            roles::run_alone(kubelet::start(names, reads, client_for, features), role.open_place(10248)).await
+            roles::run_alone(kubelet::start(names, self.devices, reads, client_for, features), role.open_place(10248)).await
         })
     }
 }

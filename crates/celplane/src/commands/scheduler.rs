@@ -8,6 +8,7 @@ use api::features::Features;
 use ::scheduler::profile::Profiler;
 
 use crate::output::to_yaml;
+use crate::roles::scheduler::Limits;
 use crate::roles::{self, scheduler, status};
 use crate::separate::SeparateArguments;
 
@@ -25,6 +26,8 @@ pub(crate) struct Arguments {
     /// Contend for a lease, so that several can run; as the configuration says unless given
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: Option<bool>,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 impl Arguments {
@@ -52,7 +55,7 @@ impl Arguments {
             let client = role.connect(scheduler::NAME).await?;
             let place = role.place(10259, &client)?;
             let shown = configuration.enable_profiling.then(|| profiler.clone());
-            let role = scheduler::start(client, features, configuration.clone(), profiler, lease);
+            let role = scheduler::start(client, features, self.limits, configuration.clone(), profiler, lease);
             let page = status::Page {
                 registry: role.registry.clone(),
                 health: role.health.clone(),

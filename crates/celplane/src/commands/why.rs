@@ -5,6 +5,7 @@
 //! Exit code 0: some node fits; 1: none does; 2: something could not be read.
 
 mod cluster;
+mod devices;
 mod judge;
 mod report;
 mod scheduler;
@@ -109,7 +110,8 @@ impl Arguments {
         })?;
         let configuration = self.scheduler_config.as_deref().map(read_configuration).transpose()?.unwrap_or_default();
         let mut said = scheduler::ask(&cluster, &configuration, gates)?;
-        let nodes = judge::judge(&cluster, &compile_cache()?, gates.into(), &mut said.known);
+        let devices = devices::Devices::new(&cluster, gates)?;
+        let nodes = judge::judge(&cluster, &compile_cache()?, gates.into(), &mut said.known, &devices);
         if let Some(name) = &self.node
             && !nodes.iter().any(|node| node.name == *name)
         {

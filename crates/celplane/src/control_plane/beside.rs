@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::kubelet::slice_template::SliceTemplate;
 use anyhow::Result;
 use api::features::Features;
 use apiserver::Server;
@@ -14,6 +15,7 @@ use controllers::settings::Settings;
 use scheduling::config::Configuration;
 
 use crate::roles::connections::in_process;
+use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
 /// Flags of the components beside the server.
@@ -22,6 +24,11 @@ pub(crate) struct Beside {
     /// How many simulated nodes there are
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     nodes: usize,
+    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    #[arg(long, value_name = "TEMPLATE")]
+    devices: Option<SliceTemplate>,
+    #[command(flatten)]
+    limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
@@ -50,6 +57,8 @@ pub(super) struct Checked {
     kubelet: Features,
     scheduler_config: Configuration,
     nodes: usize,
+    devices: Option<SliceTemplate>,
+    limits: Limits,
     controllers: Vec<String>,
 }
 
@@ -65,6 +74,8 @@ impl Beside {
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
             scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
             nodes: self.nodes,
+            devices: self.devices,
+            limits: self.limits,
             controllers: self.controllers,
         })
     }
@@ -90,11 +101,11 @@ impl Checked {
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
         let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
         let profiler = Default::default();
-        roles.push(scheduler::start(for_scheduler, self.scheduler, self.scheduler_config, profiler, None));
+        roles.push(scheduler::start(for_scheduler, self.scheduler, self.limits, self.scheduler_config, profiler, None));
         if self.nodes > 0 {
             let reads = connect(kubelet::FLEET, kubelet::NAME);
             let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-            roles.push(kubelet::start(kubelet::names(self.nodes), reads, client_for, self.kubelet));
+            roles.push(kubelet::start(kubelet::names(self.nodes), self.devices, reads, client_for, self.kubelet));
         }
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));

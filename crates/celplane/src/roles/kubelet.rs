@@ -7,6 +7,7 @@ use api::features::Features;
 use client::Client;
 use kubelet::fleet::ClientFor;
 use kubelet::simulation::{Rules, Simulation};
+use kubelet::slice_template::SliceTemplate;
 use kubelet::template::Template;
 use kubelet::{Fleet, Options, clock};
 use matching::CompileCache;
@@ -22,13 +23,20 @@ pub(crate) const FLEET: &str = "system:celplane:node-fleet";
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
 /// Starts nodes of these names. `reads` is used for what all of them see, and `client_for` for what each writes.
-pub(crate) fn start(nodes: Vec<String>, reads: Client, client_for: ClientFor, features: Features) -> Role {
+pub(crate) fn start(
+    nodes: Vec<String>,
+    devices: Option<SliceTemplate>,
+    reads: Client,
+    client_for: ClientFor,
+    features: Features,
+) -> Role {
     Role::start(NAME, features, move |setting| async move {
         let started = Instant::now();
         let cache = CompileCache::new(EXPRESSIONS_MAX, Arc::new(move || started.elapsed()))?;
         let options = Options {
             nodes,
             template: Template::default(),
+            devices,
             client: reads,
             client_for,
             cache: Arc::new(cache),

@@ -15,10 +15,19 @@ use super::{Role, lead, lease};
 /// What its metrics and its lease are called.
 pub(crate) const NAME: &str = "kube-scheduler";
 
+/// Limits that are the scheduler's own.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Limits {
+    /// What CEL constraints on devices may cost in one scheduling attempt, over all nodes; past it the pod waits
+    #[arg(long, value_name = "COST", default_value_t = dra::Budget::COST_LIMIT)]
+    device_constraint_budget: u64,
+}
+
 /// Starts it; with a lease where others of its kind may run.
 pub(crate) fn start(
     client: Client,
     features: Features,
+    limits: Limits,
     configuration: Configuration,
     profiler: Profiler,
     lease: Option<Lease>,
@@ -33,6 +42,7 @@ pub(crate) fn start(
                 shutdown: setting.shutdown,
                 leadership: setting.leadership,
                 seed: u64::from(std::process::id()),
+                device_cost_limit: limits.device_constraint_budget,
                 configuration,
                 profiler,
             };

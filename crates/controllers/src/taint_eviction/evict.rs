@@ -18,8 +18,16 @@ pub(super) const MARKING: &str = "Marking for deletion Pod";
 pub(super) const CANCELLING: &str = "Cancelling deletion of Pod";
 
 const CONDITION: &str = "DisruptionTarget";
-const REASON: &str = "DeletionByTaintManager";
-const MESSAGE: &str = "Taint manager: deleting due to NoExecute taint";
+
+/// What the pod's status says about it.
+pub(crate) struct Why {
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+/// Because of a taint of its node.
+pub(super) const NODE_TAINT: Why =
+    Why { reason: "DeletionByTaintManager", message: "Taint manager: deleting due to NoExecute taint" };
 
 /// Tells users what becomes of a pod.
 pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
@@ -34,11 +42,11 @@ pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
 }
 
 /// Says in the pod's status why it goes, and deletes it. A pod that is gone, or another by now, is left alone.
-pub(super) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp) -> Result<(), Failure> {
+pub(crate) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp, why: &Why) -> Result<(), Failure> {
     let metadata = &pod.metadata;
     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
     let mut actions = Vec::new();
-    if let Some(patch) = patch(pod, now) {
+    if let Some(patch) = patch(pod, now, why) {
         let (namespace, name) = (namespace.clone(), name.clone());
         let kind = Patch::StrategicMerge;
         actions.push(Action::Patch { resource: PODS, namespace, name, subresource: "status", kind, patch });
@@ -52,17 +60,18 @@ pub(super) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp) -> Res
 }
 
 /// A patch that gives the reason; nothing if the pod has it.
-fn patch(pod: &Pod, now: Timestamp) -> Option<Value> {
+fn patch(pod: &Pod, now: Timestamp, why: &Why) -> Option<Value> {
+    let (reason, message) = (why.reason, why.message);
     let known = condition(pod, CONDITION);
-    if known.is_some_and(|it| it.status == "True" && it.reason == REASON && it.message == MESSAGE) {
+    if known.is_some_and(|it| it.status == "True" && it.reason == reason && it.message == message) {
         return None;
     }
     let since = known.filter(|it| it.status == "True").and_then(|it| it.last_transition_time).unwrap_or(now);
     let mut row = api::json!({
         "type": CONDITION,
         "status": "True",
-        "reason": REASON,
-        "message": MESSAGE,
+        "reason": reason,
+        "message": message,
         "lastProbeTime": null,
         "lastTransitionTime": (edit::time(since)),
     });

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use api::core::v1::{NodeSelector, NodeSelectorRequirement};
 use api::json::Text;
-use api::resource::v1::{self, CounterSet, DeviceCounterConsumption, DeviceTaint};
+use api::resource::v1::{self, CounterSet, DeviceCounterConsumption, DeviceTaint, DeviceTaintRule};
 use matching::CompileCache;
 
 use crate::device::{Model, Models};
+use crate::taints;
 
 /// A ResourceSlice.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Slice {
     pub(crate) name: Text,
     pub(crate) driver: Text,
@@ -28,21 +29,23 @@ pub(crate) struct Slice {
 }
 
 /// A device of a slice.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) name: Text,
     pub(crate) model: Arc<Model>,
     pub(crate) consumes: Vec<DeviceCounterConsumption>,
     /// Where slices leave this to devices.
     pub(crate) nodes: Nodes,
+    /// Its own, then those that rules add.
     pub(crate) taints: Vec<DeviceTaint>,
+    own_taints: usize,
     pub(crate) binds_to_node: bool,
     pub(crate) binding_conditions: Vec<Text>,
     pub(crate) binding_failure_conditions: Vec<Text>,
 }
 
 /// From which nodes something can be used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Nodes {
     One(Text),
     All,
@@ -54,11 +57,11 @@ pub(crate) enum Nodes {
 }
 
 /// A selector of nodes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Selected {
     pub(crate) selector: NodeSelector,
     /// Why it cannot be read.
-    parsed: Result<matching::node_selector::NodeSelector, String>,
+    parsed: Result<Arc<matching::node_selector::NodeSelector>, String>,
 }
 
 impl Slice {
@@ -76,6 +79,7 @@ impl Slice {
                 Nodes::Unknown
             },
             taints: device.taints.clone(),
+            own_taints: device.taints.len(),
             binds_to_node: device.binds_to_node == Some(true),
             binding_conditions: device.binding_conditions.clone(),
             binding_failure_conditions: device.binding_failure_conditions.clone(),
@@ -96,6 +100,15 @@ impl Slice {
                 .iter()
                 .flat_map(|device| &device.consumes_counters)
                 .any(|consumption| !consumption.compatibility_groups.is_empty()),
+        }
+    }
+
+    /// Gives the devices the taints of these rules, and takes those of others from them.
+    pub(crate) fn taint<'r>(&mut self, rules: impl Iterator<Item = &'r DeviceTaintRule> + Clone) {
+        for device in &mut self.devices {
+            device.taints.truncate(device.own_taints);
+            let selects = |rule: &&DeviceTaintRule| taints::selects(rule, &self.driver, &self.pool, &device.name);
+            device.taints.extend(rules.clone().filter(selects).map(|rule| rule.spec.taint.clone()));
         }
     }
 
@@ -145,7 +158,7 @@ impl Selected {
         let parsed = matching::node_selector::NodeSelector::new(selector, cache, &matching::Features::default());
         let errors = parsed.errors();
         let parsed = if errors.is_empty() {
-            Ok(parsed)
+            Ok(Arc::new(parsed))
         } else {
             Err(format!("failed to parse node selector {}: {}", shown(selector), errors.message()))
         };

@@ -14,6 +14,7 @@ use crate::constraints::{Constraint, Rule};
 use crate::error::{Error, with_hint};
 use crate::expressions::{Answer, SetExpression};
 use crate::ids::{AskId, CandidateId, ClaimId};
+use crate::narration::Step;
 use crate::taints;
 
 /// Which devices requests choose from, found out when first looked ahead.
@@ -48,11 +49,15 @@ impl<'s> Search<'s, '_> {
         if chosen.is_empty() {
             return Ok(true);
         }
+        self.tell(|pools| Step::Evaluating { expression: expression.text().clone(), devices: pools.names(&chosen) });
         let answer = match self.seen(&chosen) {
             Ok(devices) => {
                 let (answer, cost) = expression.ask(&devices);
                 self.effort.evaluations = self.effort.evaluations.saturating_add(1);
                 self.spend(cost)?;
+                if let Answer::No = answer {
+                    self.tell(|_| Step::NotSatisfied { actual_cost: cost });
+                }
                 answer
             }
             Err(problem) => Answer::Fails(problem.into()),
@@ -61,7 +66,7 @@ impl<'s> Search<'s, '_> {
             Answer::Yes => Ok(true),
             Answer::No => Ok(false),
             Answer::Fails(error) => {
-                let devices = self.pools.names(&chosen);
+                let devices = self.pools.few_names(&chosen);
                 self.failed_set = chosen;
                 Err(Stop::Error(Error::ConstraintFails {
                     node: self.pools.node.to_string(),
@@ -144,6 +149,7 @@ impl<'s> Search<'s, '_> {
             self.spend(cost)?;
             if outlook.is_hopeless() {
                 self.effort.cuts = self.effort.cuts.saturating_add(1);
+                self.tell(|pools| Step::Cut { devices: pools.names(&chosen) });
                 return Ok(true);
             }
             if outlook.may_fail {

@@ -1,13 +1,14 @@
 //! One node of a fleet: what it must remember between two looks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use api::coordination::v1::Lease;
 use api::core::v1::{Node, Pod};
 use api::json::Text;
 use client::Client;
+use client::events::Recorder;
 
 use crate::faults::Faults;
 use crate::pod_addresses::PodAddresses;
@@ -23,6 +24,7 @@ pub(super) struct Member {
     faults: Mutex<Faults>,
     pub(super) lease: Mutex<Option<Lease>>,
     state: Mutex<State>,
+    recorder: OnceLock<Recorder>,
 }
 
 /// What is known of the node's pods.
@@ -32,6 +34,8 @@ pub(super) struct State {
     pub(super) admitted: HashMap<Text, Arc<Pod>>,
     /// The version of a pod that this node wrote last, by uid: what is older is out of date.
     written: HashMap<Text, u64>,
+    /// The pods whose devices are prepared, by uid.
+    pub(super) prepared: HashSet<Text>,
 }
 
 impl Member {
@@ -47,7 +51,9 @@ impl Member {
                 addresses: PodAddresses::new(number),
                 admitted: HashMap::new(),
                 written: HashMap::new(),
+                prepared: HashSet::new(),
             }),
+            recorder: OnceLock::new(),
         }
     }
 
@@ -70,6 +76,11 @@ impl Member {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells what happens on the node. Most nodes have nothing to tell.
+    pub(super) fn recorder(&self) -> &Recorder {
+        self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name))
     }
 
     pub(super) fn known_lease(&self) -> Option<Lease> {
@@ -98,6 +109,7 @@ impl State {
     /// Drops what the pod occupied.
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
+        self.prepared.remove(uid);
         self.addresses.give_back(uid);
     }
 

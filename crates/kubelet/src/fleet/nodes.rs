@@ -65,6 +65,7 @@ impl<R: Runtime> Inner<R> {
     async fn report(&self, name: &Text) -> Result<Option<Duration>, Error> {
         let Some(member) = self.members.get(name).filter(|member| member.is_alive()) else { return Ok(None) };
         let Some(node) = self.nodes.store().get("", name) else { return Ok(None) };
+        self.publish(member, &node).await?;
         let now = (self.clock)();
         let (is_ready, changes) = member.faults().is_ready(now);
         let turn = u32::try_from(member.number % STATUS_TURNS).unwrap_or(0);

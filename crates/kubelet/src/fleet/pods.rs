@@ -14,7 +14,7 @@ use super::Inner;
 use super::member::{Member, address_of};
 use crate::admission;
 use crate::pod_status::{self, Addresses};
-use crate::runtime::{Runtime, Stopping};
+use crate::runtime::{Observation, Runtime, Stopping};
 
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
@@ -42,6 +42,9 @@ impl<R: Runtime> Inner<R> {
                 let mut state = member.state();
                 state.addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
                 state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+                if !pod.status.pod_ip.is_empty() {
+                    state.prepared.insert(pod.metadata.uid.clone());
+                }
             }
         }
     }
@@ -83,6 +86,13 @@ impl<R: Runtime> Inner<R> {
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
             self.write_status(&pod, member, &patch).await?;
             return Ok(None);
+        }
+        if let Some(again) = self.prepare(&pod, member).await? {
+            let addresses = addresses(&pod, member, &node, false);
+            if let Some(patch) = pod_status::patch(&pod, &Observation::creating(&pod), &addresses, now) {
+                self.write_status(&pod, member, &patch).await?;
+            }
+            return Ok(Some(again));
         }
         let seen = self.runtime.sync(&pod, now).await;
         let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);

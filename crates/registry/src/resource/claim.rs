@@ -44,10 +44,15 @@ pub(crate) const CLAIM: Strategy = Strategy {
             prepare: |claim, old, _| {
                 claim.set("spec", old.field("spec").clone());
                 reset_metadata(claim, old);
+                status::drop_deallocated(claim, old);
             },
             validate: status::validate,
         },
     )],
+    warn: |claim, old, context| match old {
+        None => warn(claim.field("spec"), context, &Path::new("spec")),
+        Some(_) => Vec::new(),
+    },
     ..PLAIN
 };
 
@@ -76,8 +81,27 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
         }
         errors.append(findings.declared);
     },
+    warn: |template, old, context| match old {
+        None => warn(template.field("spec").field("spec"), context, &Path::new("spec").child("spec")),
+        Some(_) => Vec::new(),
+    },
     ..PLAIN
 };
+
+/// What is accepted, and may not do what its author expects.
+fn warn(spec: &Value, context: &Context<'_>, at: &Path<'_>) -> Vec<String> {
+    let here = at.child("devices");
+    let list = here.child("constraints");
+    let mut warnings = Vec::new();
+    for (index, constraint) in spec.field("devices").list("constraints").iter().enumerate() {
+        let Some(cel) = constraint.optional("cel") else { continue };
+        let advice = context.expressions.advise(Place::DeviceConstraint, cel.text("expression"));
+        let item = list.index(index);
+        let cel = item.child("cel");
+        warnings.extend(advice.into_iter().map(|it| format!("{}: {it}", cel.child("expression"))));
+    }
+    warnings
+}
 
 /// Drops what belongs to upstream features that are off here.
 fn drop_disabled_fields(spec: &mut Value) {

@@ -9,7 +9,7 @@ use super::{Findings, config, validate_binding_conditions, validate_driver, vali
 use crate::conditions;
 use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
-use crate::document::{Read, same, without_empty};
+use crate::document::{Edit, Read, same, without_empty};
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::strategy::Context;
 
@@ -48,6 +48,31 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
     findings.finish(errors);
 }
 
+/// What names a device, and a share of it.
+const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
+
+fn is_same_device(left: &Value, right: &Value) -> bool {
+    NAMES.iter().all(|name| left.text(name) == right.text(name))
+}
+
+/// What drivers say of devices goes with the devices.
+pub(super) fn drop_deallocated(claim: &mut Value, old: &Value) {
+    let results = |claim: &Value| claim.field("status").field("allocation").field("devices").list("results").to_vec();
+    let (after, before) = (results(claim), results(old));
+    let is_in = |list: &[Value], device: &Value| list.iter().any(|it| is_same_device(it, device));
+    let devices = claim.field("status").list("devices");
+    let kept: Vec<Value> = devices.iter().filter(|it| !is_in(&before, it) || is_in(&after, it)).cloned().collect();
+    if kept.len() == devices.len() {
+        return;
+    }
+    let status = claim.make("status");
+    if kept.is_empty() {
+        status.unset("devices");
+    } else {
+        status.set("devices", Value::Array(kept));
+    }
+}
+
 fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
     let consumers = status.list("reservedFor");
     if !findings.fits(consumers, 256, *at) {
@@ -64,8 +89,6 @@ fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
 }
 
 fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
-    const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
-    let is_same = |left: &Value, right: &Value| NAMES.iter().all(|name| left.text(name) == right.text(name));
     let results = status.field("allocation").field("devices").list("results");
     let devices = status.list("devices");
     for (index, device) in devices.iter().enumerate() {
@@ -75,7 +98,7 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         crate::core::volume_sources::validate_driver_name(device.text("driver"), here.child("driver"), written);
         validate_pool_name(device.text("pool"), here.child("pool"), written);
         invalid(names::dns1123_label(name), name, here.child("device"), written);
-        if !results.iter().any(|it| is_same(it, device)) {
+        if !results.iter().any(|it| is_same_device(it, device)) {
             let shown = api::json!({
                 "Driver": (device.text("driver")),
                 "Pool": (device.text("pool")),
@@ -100,7 +123,7 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
     }
     // Declared rules come behind, lists before what is in them.
     for (index, device) in devices.iter().enumerate() {
-        if devices.iter().take(index).any(|it| is_same(it, device)) {
+        if devices.iter().take(index).any(|it| is_same_device(it, device)) {
             findings.declared.duplicate(at.index(index), without_empty(device));
         }
     }
@@ -179,5 +202,28 @@ fn validate_result(result: &Value, requests: &Requests<'_>, at: &Path<'_>, findi
     }
     if let Some(id) = result.optional_text("shareID") {
         validate_uuid(id, at.child("shareID"), &mut findings.declared);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_said_goes_with_the_device() {
+        let device = |name: &str| api::json!({"driver": "d", "pool": "p", "device": name});
+        let claim = |allocated: &[&str], said: &[&str]| {
+            let list = |names: &[&str]| Value::Array(names.iter().map(|name| device(name)).collect());
+            api::json!({"status": {"allocation": {"devices": {"results": (list(allocated))}}, "devices": (list(said))}})
+        };
+        let after = |mut new: Value, old: &Value| {
+            drop_deallocated(&mut new, old);
+            new.field("status").list("devices").iter().map(|it| it.text("device").to_owned()).collect::<Vec<_>>()
+        };
+        let old = claim(&["a", "b"], &["a", "b"]);
+        assert_eq!(after(claim(&["a", "b"], &["a", "b"]), &old), ["a", "b"]);
+        assert_eq!(after(claim(&[], &["a", "b"]), &old), [""; 0]);
+        // A device that was never there stays, and is refused.
+        assert_eq!(after(claim(&["a"], &["a", "b", "x"]), &old), ["a", "x"]);
     }
 }

@@ -7,7 +7,7 @@ use api::apps::v1::{ReplicaSet, StatefulSet};
 use api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service};
 use api::json::Text;
 use api::policy::v1::PodDisruptionBudget;
-use api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use matching::Matcher;
 use matching::volumes::VolumeMatcher;
@@ -139,6 +139,8 @@ kinds! {
     ResourceClaim(ResourceClaim) in resource_claims: Devices, Some(Resource::ResourceClaim), |old, new| Change::ResourceClaim { old, new };
     /// Devices of a driver.
     ResourceSlice(ResourceSlice) in resource_slices: Devices, Some(Resource::ResourceSlice), |_, _| Change::Other;
+    /// Taints for devices; they count as part of the slices.
+    DeviceTaintRule(DeviceTaintRule) in device_taint_rules: Devices, Some(Resource::ResourceSlice), |_, _| Change::Other;
 }
 
 /// Which version an object counts for.

@@ -11,13 +11,14 @@ use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::json::{Text, Value};
 use api::resource::v1::{DeviceClass, ResourceClaim};
 use dra::attempt::Attempt;
 use dra::constraints::look_ahead::LookAhead;
 use dra::pools::Target;
-use dra::{Budget, Claims};
+use dra::{Budget, Claims, Narration};
 use matching::Matcher;
 
 use self::claims::PodClaims;
@@ -46,21 +47,38 @@ pub(super) const POINTS: &[Point] = &[
 /// How many alternatives a request can have.
 const ALTERNATIVES_MAX: i64 = 8;
 
-#[derive(Debug)]
-struct DynamicResources;
+/// Looking for devices takes at most this long in one attempt, unless the arguments say otherwise.
+const FILTER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limits on time. They are the caller's, which has a clock: here they are only known.
+#[derive(Debug)]
+struct DynamicResources {
+    /// Nothing for no limit.
+    filter_timeout: Option<Duration>,
+}
+
+/// Limits on time. How long a binding waits is the caller's, which binds: here it is only known.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    #[serde(rename = "filterTimeout")]
-    _filter_timeout: Option<Text>,
+    filter_timeout: Option<Text>,
     #[serde(rename = "bindingTimeout")]
     _binding_timeout: Option<Text>,
 }
 
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
-    args::read::<Args>(args).map(|_| Box::new(DynamicResources) as Box<dyn Plugin>)
+    let args: Args = args::read(args)?;
+    let timeout = match &args.filter_timeout {
+        None => FILTER_TIMEOUT,
+        Some(text) => {
+            let parsed = api::duration::Duration::parse(text).ok().and_then(|it| u64::try_from(it.nanos).ok());
+            Duration::from_nanos(parsed.ok_or_else(|| ArgsError::Invalid {
+                field: "filterTimeout".to_owned(),
+                value: text.to_string(),
+                why: "must be a duration that is not negative".to_owned(),
+            })?)
+        }
+    };
+    Ok(Box::new(DynamicResources { filter_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()) }))
 }
 
 impl Plugin for DynamicResources {
@@ -96,7 +114,7 @@ impl Plugin for DynamicResources {
         if pod.spec().resource_claims.is_empty() {
             return PreFilter::Skip;
         }
-        match Asking::new(pod, cluster) {
+        match Asking::new(pod, cluster, self.filter_timeout) {
             Ok(None) => PreFilter::Skip,
             Ok(Some(asking)) => PreFilter::Ask(Box::new(asking)),
             Err(status) => PreFilter::Reject(status),
@@ -104,7 +122,7 @@ impl Plugin for DynamicResources {
     }
 
     fn post_filter(&self, failed: &mut PostFilter<'_, '_>) -> Option<Answer> {
-        let asking = Asking::new(failed.pod, failed.cluster).ok().flatten()?;
+        let asking = Asking::new(failed.pod, failed.cluster, self.filter_timeout).ok().flatten()?;
         let is_idle = |claim: &ResourceClaim| match claim.status.reserved_for.as_slice() {
             [] => true,
             [one] => one.uid == failed.pod.uid,
@@ -132,7 +150,7 @@ impl Plugin for DynamicResources {
         if pod.spec().resource_claims.is_empty() {
             return PreScore::Skip;
         }
-        match Asking::new(pod, cluster) {
+        match Asking::new(pod, cluster, self.filter_timeout) {
             // Only alternatives make a difference.
             Ok(Some(asking)) if asking.claims.have_alternatives() => PreScore::Ask(Box::new(asking)),
             Ok(_) => PreScore::Skip,
@@ -144,7 +162,7 @@ impl Plugin for DynamicResources {
         if pod.spec().resource_claims.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(asking) = Asking::new(pod, cluster)? else { return Ok(Vec::new()) };
+        let Some(asking) = Asking::new(pod, cluster, self.filter_timeout)? else { return Ok(Vec::new()) };
         let mut allocations = asking.allocate(node)?.into_iter();
         let mut writes = Vec::new();
         for claim in asking.claims.all() {
@@ -170,6 +188,7 @@ impl Plugin for DynamicResources {
 /// The claims of a pod, and what is to be found for them.
 struct Asking<'c> {
     claims: PodClaims,
+    devices: &'c Devices,
     /// Nothing where all claims have their devices.
     attempt: Option<RefCell<Attempt<'c>>>,
     pod: Text,
@@ -177,7 +196,7 @@ struct Asking<'c> {
 
 impl<'c> Asking<'c> {
     /// What a pod asks for; nothing if it has no claims.
-    fn new(pod: &PodInfo, cluster: &'c Cluster) -> Result<Option<Self>, Status> {
+    fn new(pod: &PodInfo, cluster: &'c Cluster, timeout: Option<Duration>) -> Result<Option<Self>, Status> {
         let claims = PodClaims::of(pod, cluster).map_err(Status::unresolvable)?;
         if claims.is_empty() {
             return Ok(None);
@@ -189,27 +208,39 @@ impl<'c> Asking<'c> {
         for claim in &waiting {
             claims::check(claim, devices, cluster)?;
         }
-        let attempt = (!waiting.is_empty()).then(|| RefCell::new(attempt(&waiting, devices, cluster)));
-        Ok(Some(Asking { claims, attempt, pod: pod.uid.clone() }))
+        let attempt = (!waiting.is_empty()).then(|| RefCell::new(attempt(&waiting, devices, cluster, timeout)));
+        Ok(Some(Asking { claims, devices, attempt, pod: pod.uid.clone() }))
     }
 
     /// Devices for all claims that need some.
     fn allocate(&self, node: &NodeInfo) -> Result<Vec<api::resource::v1::AllocationResult>, Status> {
         let Some(attempt) = &self.attempt else { return Ok(Vec::new()) };
         let mut attempt = attempt.borrow_mut();
-        let found = attempt.ask(target(node)).map_err(|error| status(&error))?;
+        let found = attempt.ask(target(node)).map_err(|error| self.fail(&error))?;
         let found = found.ok_or_else(|| Status::unresolvable("cannot allocate all claims"))?;
         let mut shares = 0_u64;
         let mut share_id = || {
             shares = shares.wrapping_add(1);
             share_id(&self.pod, shares)
         };
-        attempt.allocations(&found, &mut share_id).map_err(|error| status(&error))
+        attempt.allocations(&found, &mut share_id).map_err(|error| self.fail(&error))
+    }
+
+    /// Errors about a node leave the others; others end the attempt. What is wrong with expressions is noted.
+    fn fail(&self, error: &dra::Error) -> Status {
+        if error.is_about_expression() {
+            self.devices.note(|spent| {
+                if !spent.problems.contains(error) {
+                    spent.problems.push(error.clone());
+                }
+            });
+        }
+        if error.is_about_node() { Status::unresolvable(error.to_string()) } else { Status::error(error.to_string()) }
     }
 
     fn judge(&self, node: &NodeInfo) -> Result<(), Status> {
         if let Some(attempt) = &self.attempt {
-            let found = attempt.borrow_mut().ask(target(node)).map_err(|error| status(&error))?;
+            let found = attempt.borrow_mut().ask(target(node)).map_err(|error| self.fail(&error))?;
             if found.is_none() {
                 return Err(Status::unresolvable("cannot allocate all claims"));
             }
@@ -228,17 +259,46 @@ fn target(node: &NodeInfo) -> Target<'_> {
     Target::new(&node.object.matching, &node.object.declared_features)
 }
 
-/// Errors about a node leave the others; others end the attempt.
-fn status(error: &dra::Error) -> Status {
-    if error.is_about_node() { Status::unresolvable(error.to_string()) } else { Status::error(error.to_string()) }
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let Some(attempt) = &self.attempt else { return };
+        let mut attempt = attempt.borrow_mut();
+        self.devices.note(|spent| {
+            spent.effort = spent.effort.and(attempt.effort());
+            spent.searches = spent.searches.saturating_add(attempt.searches());
+            if let Some(told) = attempt.take_narration() {
+                spent.narration.get_or_insert_default().extend(told);
+            }
+        });
+    }
 }
 
-fn attempt<'c>(claims: &[Arc<ResourceClaim>], devices: &'c Devices, cluster: &Cluster) -> Attempt<'c> {
+fn attempt<'c>(
+    claims: &[Arc<ResourceClaim>],
+    devices: &'c Devices,
+    cluster: &Cluster,
+    timeout: Option<Duration>,
+) -> Attempt<'c> {
     let class = |name: &str| -> Option<Arc<DeviceClass>> {
         cluster.objects.device_classes.get(&(Text::default(), name.into())).cloned()
     };
     let claims = Claims::new(claims, &class, &devices.programs, devices.inventory.features());
-    Attempt::new(&devices.inventory, claims, Budget::by_cost(), Some(&|| Box::new(LookAhead::default())))
+    let budget = Budget {
+        cost_limit: devices.cost_limit,
+        narration: devices.narrates.then(Narration::default),
+        interrupt: match (&devices.clock, timeout) {
+            (Some(clock), Some(timeout)) => {
+                let (clock, started) = (clock.clone(), clock());
+                Box::new(move || {
+                    let is_late = clock().saturating_sub(started) > timeout;
+                    is_late.then(|| format!("timed out trying to allocate devices after {timeout:?}"))
+                })
+            }
+            _ => Box::new(|| None),
+        },
+        ..Budget::by_cost()
+    };
+    Attempt::new(&devices.inventory, claims, budget, Some(&|| Box::new(LookAhead::default())))
 }
 
 /// An id in the form of a UUID that no other share of the cluster has: pods have ids of their own.
@@ -284,7 +344,7 @@ impl Score for Asking<'_> {
         let given = given.fold(0, i64::saturating_add);
         let Some(attempt) = &self.attempt else { return Ok(given) };
         let mut attempt = attempt.borrow_mut();
-        let found = attempt.ask(target(node)).map_err(|error| status(&error))?;
+        let found = attempt.ask(target(node)).map_err(|error| self.fail(&error))?;
         Ok(found.map_or(0, |found| attempt.score(&found).saturating_add(given)))
     }
 

@@ -69,7 +69,9 @@ impl Scheduler {
     /// Another object is gone.
     pub fn remove_object(&mut self, kind: ObjectKind, namespace: &str, name: &str, now: Duration) {
         if let Some(old) = self.cluster.objects.remove(kind, namespace, name) {
-            self.object_happened(kind, Action::DELETE, Some(&old), None, now);
+            // A rule that is gone changes devices, as one that comes.
+            let action = if kind == ObjectKind::DeviceTaintRule { Action::UPDATE } else { Action::DELETE };
+            self.object_happened(kind, action, Some(&old), None, now);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::json::Text;
 
-use crate::cluster::PodKey;
+use crate::cluster::{PodKey, Spent};
 use crate::complaints::Complaint;
 use crate::cycle::Evaluation;
 use crate::preemption::Nomination;
@@ -37,6 +37,8 @@ pub struct Attempt {
     pub timings: Vec<Timing>,
     /// What was wrong with expressions and values, where it was not told before.
     pub complaints: Vec<Complaint>,
+    /// What looking for devices took; nothing if none were looked for.
+    pub devices: Option<Spent>,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -91,6 +93,7 @@ impl Attempt {
             evaluations: Vec::new(),
             timings: Vec::new(),
             complaints: Vec::new(),
+            devices: None,
             outcome: Outcome::Error(String::new()),
         }
     }

@@ -7,6 +7,9 @@ use api::field::{ErrorType, Errors, Path};
 use api::json::{Position, Value};
 use api::types;
 use cel::cost::Cost;
+use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::environments::devices;
+use cel_kubernetes::prospect::Prospect;
 use registry::admit::{self, Accepted, Refused};
 use registry::expressions::{Environments, Place, Refusal};
 use registry::resources;
@@ -62,6 +65,8 @@ pub(super) struct ObjectReport {
     pub(super) warnings: Vec<String>,
     /// Its expressions and what they may cost.
     pub(super) costs: Vec<(Position, String, Cost)>,
+    /// How constraints over sets of devices will be searched.
+    pub(super) searches: Vec<(Position, String, String)>,
     /// Only gated fields were checked: the registry does not know the kind.
     pub(super) is_partial: bool,
 }
@@ -145,6 +150,7 @@ impl Judge {
             findings: Vec::new(),
             warnings: Vec::new(),
             costs: Vec::new(),
+            searches: Vec::new(),
             is_partial: false,
         };
         for (path, offset) in &manifest.duplicates {
@@ -193,11 +199,14 @@ impl Judge {
             }
         }
         if self.with_costs {
-            let costs = uses.iter().filter_map(|it| {
-                let compiled = self.environments.compile(place(it.field)?, it.text).ok()?;
-                Some((find(&it.path), it.path.clone(), compiled.cost()))
-            });
-            report.costs.extend(costs);
+            for it in &uses {
+                let Some(place) = place(it.field) else { continue };
+                let Ok(compiled) = self.environments.compile(place, it.text) else { continue };
+                report.costs.push((find(&it.path), it.path.clone(), compiled.cost()));
+                if place == Place::DeviceConstraint {
+                    report.searches.push((find(&it.path), it.path.clone(), search(&compiled)));
+                }
+            }
         }
         report
     }
@@ -249,6 +258,29 @@ impl Judge {
             }
         }
         report.findings.extend(findings(&errors, find));
+    }
+}
+
+/// How a constraint over a set of devices will be searched.
+fn search(compiled: &Compiled) -> String {
+    let Prospect { depends_on_order, conditions, judged_early, opaque } =
+        Prospect::of(compiled.typed(), devices::VARIABLE);
+    let order = if depends_on_order {
+        "sets are tried in the order of names only"
+    } else {
+        "whether there is a set is found out in the order of what it reads"
+    };
+    if conditions == 0 {
+        return "it asks nothing of the devices".to_owned();
+    }
+    let past: Vec<String> = opaque.iter().map(|name| format!("`{name}`")).collect();
+    match judged_early {
+        0 => format!("no condition can be judged before the set is whole, because of {}", past.join(", ")),
+        all if all == conditions => format!("cut short by {all} of {conditions} conditions; {order}"),
+        some => format!(
+            "cut short by {some} of {conditions} conditions, the others wait for the whole set because of {}; {order}",
+            past.join(", ")
+        ),
     }
 }
 

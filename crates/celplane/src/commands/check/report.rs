@@ -66,6 +66,10 @@ fn verbose(report: &FileReport, object: &ObjectReport, style: Style, out: &mut d
         let most = if cost.max == u64::MAX { "no bound".to_owned() } else { cost.max.to_string() };
         writeln!(out, "{}", style.dim(format!("{place}: {path}: estimated cost {} to {most}", cost.min)))?;
     }
+    for (position, path, search) in &object.searches {
+        let place = place(&report.name, *position);
+        writeln!(out, "{}", style.dim(format!("{place}: {path}: search: {search}")))?;
+    }
     Ok(())
 }
 
@@ -102,9 +106,15 @@ fn file(report: &FileReport) -> Value {
                 .iter()
                 .map(|(position, path, cost)| json!({"line": position.line, "path": path, "min": cost.min, "max": cost.max}))
                 .collect();
+            let searches: Vec<Value> = object
+                .searches
+                .iter()
+                .map(|(position, path, search)| json!({"line": position.line, "path": path, "search": search}))
+                .collect();
             json!({
                 "object": object.title, "line": object.position.line, "accepted": errors.is_empty(),
                 "gatedFieldsOnly": object.is_partial, "errors": errors, "warnings": object.warnings, "costs": costs,
+                "searches": searches,
             })
         })
         .collect();

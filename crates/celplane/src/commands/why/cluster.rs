@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 use api::json::{self, Value};
+use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use api::storage::v1::StorageClass;
 use scheduling::cluster::Object;
 
@@ -34,6 +36,8 @@ pub(super) struct Cluster {
     pub(super) objects: Vec<Object>,
     /// The values of priority classes.
     priorities: HashMap<String, i32>,
+    /// What claims to devices are made from.
+    claim_templates: Vec<ResourceClaimTemplate>,
     /// The nodes, in the order of the files.
     pub(super) nodes: Vec<Node>,
     /// The volumes.
@@ -108,6 +112,7 @@ impl Cluster {
         cluster.pod = cluster.waiting_pod(&manifest)?;
         let own_uid = cluster.pod.metadata.uid.clone();
         cluster.pods.retain(|pod| pod.metadata.uid != own_uid);
+        cluster.make_claims()?;
         Ok(cluster)
     }
 
@@ -131,9 +136,35 @@ impl Cluster {
         Ok(pod)
     }
 
+    /// Makes the claims to devices that would be made for the pod.
+    fn make_claims(&mut self) -> anyhow::Result<()> {
+        let (owner, uid) = (self.pod.metadata.name.as_str().to_owned(), self.pod.metadata.uid.as_str().to_owned());
+        let mut statuses = Vec::new();
+        for wanted in &self.pod.spec.resource_claims {
+            let is_told = self.pod.status.resource_claim_statuses.iter().any(|it| it.name == wanted.name);
+            let is_it = |template: &&ResourceClaimTemplate| {
+                Some(&template.metadata.name) == wanted.resource_claim_template_name.as_ref()
+                    && template.metadata.namespace == self.namespace.as_str()
+            };
+            let Some(template) = self.claim_templates.iter().find(is_it).filter(|_| !is_told) else { continue };
+            let name = format!("{owner}-{}", wanted.name);
+            let metadata = api::json!({
+                "name": (name.as_str()), "namespace": (self.namespace.as_str()), "uid": (format!("{uid}/{name}")),
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": (owner.as_str()), "uid": (uid.as_str()), "controller": true}]
+            });
+            let mut claim: ResourceClaim = view(&api::json!({"metadata": (metadata)}))?;
+            claim.spec = template.spec.spec.clone();
+            self.objects.push(Object::ResourceClaim(Arc::new(claim)));
+            let told = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
+            statuses.push(view(&told)?);
+        }
+        self.pod.status.resource_claim_statuses.extend(statuses);
+        Ok(())
+    }
+
     fn add(&mut self, manifest: &Manifest) -> anyhow::Result<()> {
         let context = || manifest.title();
-        let mut value = manifest.value.clone();
+        let mut value = in_stored_version(manifest).with_context(context)?;
         let is_namespaced = !matches!(manifest.kind(), "Node" | "PersistentVolume" | "StorageClass" | "Namespace" | "DeviceClass"
             | "ResourceSlice" | "CSINode" | "CSIDriver" | "VolumeAttachment" | "PriorityClass");
         if is_namespaced
@@ -158,6 +189,7 @@ impl Cluster {
             "PersistentVolume" => self.volumes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolumeClaim" => self.claims.push(view(&manifest.value).with_context(context)?),
             "StorageClass" => self.classes.push(view(&manifest.value).with_context(context)?),
+            "ResourceClaimTemplate" => self.claim_templates.push(view(&value).with_context(context)?),
             _ => {}
         }
         Ok(())
@@ -193,6 +225,19 @@ fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     match &file.error {
         Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
         None => Ok(file.objects),
+    }
+}
+
+/// What is written in an older version of `resource.k8s.io` means what the server would make of it; defaults included.
+fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
+    let mut value = manifest.value.clone();
+    let (group, version) = manifest.api_version().split_once('/').unwrap_or_default();
+    match registry::resources::find_by_api_version(manifest.api_version(), manifest.kind()) {
+        Some(resource) if group == "resource.k8s.io" => {
+            registry::conversion::to_stored(resource, version, &mut value);
+            Ok(registry::admit::read(resource, &value, "2000-01-01T00:00:00Z")?.object)
+        }
+        _ => Ok(value),
     }
 }
 

@@ -11,6 +11,7 @@ use matching::{CompileCache, Features, Node, PodMatcher, taints, topology, volum
 use scheduling::explain::{Explanation, NodeExplanation};
 
 use super::cluster::Cluster;
+use super::devices::{DeviceReport, Devices};
 
 /// What is decided about a node.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(super) struct NodeReport {
     pub(super) volumes: Vec<VolumeReport>,
     /// What the scheduler's plugins say; nothing where the pod is refused whatever the node.
     pub(super) plugins: Option<NodeExplanation>,
+    /// What the pod's claims to devices can have.
+    pub(super) devices: DeviceReport,
 }
 
 /// What is decided about a claim of the pod, for a node.
@@ -75,6 +78,7 @@ pub(super) fn judge(
     cache: &CompileCache,
     features: Features,
     known: &mut Explanation,
+    devices: &Devices,
 ) -> Vec<NodeReport> {
     let mut by_plugins: HashMap<Text, NodeExplanation> =
         known.nodes.drain(..).map(|node| (node.node.clone(), node)).collect();
@@ -108,6 +112,7 @@ pub(super) fn judge(
                     .then(|| matcher.preferred().errors().message()),
                 volumes: claims(cluster, &explainer, &volumes, &node),
                 plugins: by_plugins.remove(&node.name),
+                devices: devices.judge(view, &node),
             }
         })
         .collect()

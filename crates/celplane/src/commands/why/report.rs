@@ -177,6 +177,9 @@ fn details(cluster: &Cluster, node: &NodeReport, style: Style, out: &mut dyn Wri
             term("volume term", it, style, out)?;
         }
     }
+    for line in node.devices.lines(style) {
+        writeln!(out, "  {line}")?;
+    }
     Ok(())
 }
 
@@ -290,6 +293,7 @@ fn node_json(cluster: &Cluster, node: &NodeReport) -> Value {
             "terms": node.preferred.iter().map(term_json).collect::<Vec<_>>(),
         },
         "volumes": volumes,
+        "devices": (node.devices.json()),
     })
 }
 

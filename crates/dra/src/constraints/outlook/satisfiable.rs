@@ -10,6 +10,7 @@ use cel::program::{Effort, Memory, Verdict};
 use cel::value::{HostObject, Map, Value};
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::device::Device;
+use cel_kubernetes::environments::devices;
 use cel_kubernetes::order::is_indifferent_to_order;
 use cel_kubernetes::reads::{ELEMENT, Reads};
 
@@ -39,7 +40,7 @@ impl Analysis {
             _ => None,
         };
         Analysis {
-            is_indifferent: is_indifferent_to_order(typed, "devices"),
+            is_indifferent: is_indifferent_to_order(typed, devices::VARIABLE),
             reads: reads.paths().filter_map(below).collect(),
             is_hard: false,
         }

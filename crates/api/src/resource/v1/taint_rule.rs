@@ -1,0 +1,27 @@
+//! Taints that administrators put on devices of others.
+
+use super::slice::DeviceTaint;
+use crate::json::Text;
+use crate::view::{object, view};
+
+object! {
+    /// A taint on all devices that it selects.
+    pub struct DeviceTaintRule("resource.k8s.io", "v1") {
+        pub spec: DeviceTaintRuleSpec,
+    }
+}
+
+view! {
+    /// Which devices, and what taint.
+    pub struct DeviceTaintRuleSpec {
+        pub device_selector: Option<DeviceTaintSelector>,
+        pub taint: DeviceTaint,
+    }
+
+    /// Which devices; what is not given selects all.
+    pub struct DeviceTaintSelector {
+        pub driver: Option<Text>,
+        pub pool: Option<Text>,
+        pub device: Option<Text>,
+    }
+}

@@ -1,0 +1,267 @@
+//! Why claims can have devices on a node, or not, for people: how many candidates each step leaves, how far a set came, and
+//! which condition no set satisfies.
+
+use std::collections::BTreeMap;
+
+use cel::syntax::ast::{Ast, ExprId, ExprKind, operator};
+use cel_kubernetes::environments::device::Device;
+
+use crate::allocated::AllocatedState;
+use crate::attempt::Attempt;
+use crate::claims::{Ask, Claim, Count};
+use crate::constraints::first_set::{FirstSet, Outcome};
+use crate::constraints::outlook::Outlooks;
+use crate::constraints::{Constraint, Rule};
+use crate::error::Error;
+use crate::expressions::{Answer, Expressions, SetExpression};
+use crate::ids::{AskId, CandidateId};
+use crate::pools::{NodePools, State, Target};
+use crate::taints;
+
+/// What is known about a pod's claims on a node.
+#[derive(Debug, Clone)]
+pub struct Explained {
+    /// The devices that would be allocated, by claim and request; nothing if there are none.
+    pub devices: Option<Vec<String>>,
+    /// What ended the search.
+    pub error: Option<Error>,
+    /// Each request, or alternative of one.
+    pub requests: Vec<RequestReport>,
+    /// Each constraint.
+    pub constraints: Vec<ConstraintReport>,
+}
+
+/// What a request has to choose from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestReport {
+    /// The claim, with its namespace.
+    pub claim: String,
+    /// The request, and the alternative.
+    pub request: String,
+    /// How many devices it asks for; nothing for all.
+    pub wanted: Option<i64>,
+    /// How many devices each step leaves.
+    pub stages: Vec<Stage>,
+}
+
+/// A step that leaves some of the devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// What is asked.
+    pub what: String,
+    /// How many are left.
+    pub left: usize,
+    /// On which device it gave no answer, and why.
+    pub failed: Option<String>,
+}
+
+/// What a constraint makes of the candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstraintReport {
+    /// The claim, with its namespace.
+    pub claim: String,
+    /// Which constraint.
+    pub index: usize,
+    /// The attribute or the expression.
+    pub what: String,
+    /// What was found about it.
+    pub findings: Vec<String>,
+}
+
+/// What looking for a set for one condition may cost.
+const COST_MAX: u64 = 10_000_000;
+
+impl Attempt<'_> {
+    /// Explains what can be had on a node. `programs` compiles the conditions of constraints one by one.
+    ///
+    /// # Errors
+    /// A slice says in a way that cannot be read from which nodes it can be used.
+    pub fn explain(&mut self, target: Target<'_>, programs: &Expressions) -> Result<Explained, Error> {
+        let shaped = self.inventory().shaped(target)?;
+        let (mut devices, mut error) = (None, None);
+        match self.ask(target) {
+            Ok(None) => {}
+            Ok(Some(found)) => devices = Some(self.names(&found)),
+            Err(why) => error = Some(why),
+        }
+        let best = self.take_narration().map(|narration| narration.best).unwrap_or_default();
+        let view = View { pools: &shaped.pools, state: self.inventory().allocated(), programs };
+        let (mut requests, mut constraints) = (Vec::new(), Vec::new());
+        for (_, claim) in self.claims().claims.iter() {
+            let mut left: Vec<(AskId, Vec<CandidateId>)> = Vec::new();
+            for id in claim.requests.iter().flat_map(|request| &request.asks) {
+                let ask = self.claims().asks.of(*id);
+                let (stages, candidates) = view.stages(ask);
+                let wanted = match ask.count {
+                    Count::Exactly(count) => Some(count),
+                    Count::All => None,
+                };
+                let (claim, request) = (claim.key.clone(), ask.full_name.to_string());
+                requests.push(RequestReport { claim, request, wanted, stages });
+                left.push((*id, candidates));
+            }
+            for constraint in claim.constraints.iter().flatten() {
+                let covered = |id: &AskId| {
+                    let ask = self.claims().asks.of(*id);
+                    claim.requests.get(ask.request).is_some_and(|request| constraint.covers(ask, &request.name))
+                };
+                let mut asks = left.iter().filter(|(id, _)| covered(id));
+                let only = match (asks.next(), asks.next()) {
+                    (Some((id, candidates)), None) => Some((self.claims().asks.of(*id), candidates.as_slice())),
+                    _ => None,
+                };
+                constraints.push(view.constraint(claim, constraint, only, &best));
+            }
+        }
+        Ok(Explained { devices, error, requests, constraints })
+    }
+}
+
+/// What is looked at.
+struct View<'v> {
+    pools: &'v NodePools,
+    state: &'v AllocatedState,
+    programs: &'v Expressions,
+}
+
+impl View<'_> {
+    /// What each step leaves of the devices of the node, in canonical order.
+    fn stages(&self, ask: &Ask) -> (Vec<Stage>, Vec<CandidateId>) {
+        let pools = self.pools;
+        let mut left = pools.canonical.clone();
+        let stage = |what: &str, left: &[CandidateId]| Stage { what: what.to_owned(), left: left.len(), failed: None };
+        let mut stages = vec![stage("devices that the node can use", &left)];
+        if pools.pools.iter().any(|(_, pool)| pool.state != State::Usable) {
+            left.retain(|id| pools.pools.of(pools.candidates.of(*id).pool).state == State::Usable);
+            stages.push(stage("in pools that are complete", &left));
+        }
+        for selector in &ask.selectors {
+            let what = format!("{} selector #{}", selector.of, selector.index);
+            let mut failed = None;
+            match &selector.program {
+                Err(error) => {
+                    left.clear();
+                    failed = Some(error.to_string());
+                }
+                Ok(program) => left.retain(|id| match pools.candidates.of(*id).model().answer(program) {
+                    Answer::Yes => true,
+                    Answer::No => false,
+                    Answer::Fails(why) => {
+                        failed.get_or_insert_with(|| format!("{}: {why}", pools.candidates.of(*id).id()));
+                        false
+                    }
+                }),
+            }
+            stages.push(Stage { what, left: left.len(), failed });
+        }
+        let of = |id: &CandidateId| pools.candidates.of(*id);
+        let before = left.len();
+        left.retain(|id| !of(id).device().taints.iter().any(|taint| taints::prevents(taint, &ask.tolerations)));
+        if left.len() < before {
+            stages.push(stage("without taints that the request does not tolerate", &left));
+        }
+        if !ask.admin_access {
+            left.retain(|id| {
+                let candidate = of(id);
+                let pool = self.state.pool(&candidate.slice.driver, &candidate.slice.pool);
+                !pool.is_some_and(|pool| pool.is_dedicated(&candidate.device().name))
+            });
+            stages.push(stage("that no other claim has", &left));
+        }
+        (stages, left)
+    }
+
+    fn constraint(
+        &self,
+        claim: &Claim,
+        constraint: &Constraint,
+        only: Option<(&Ask, &[CandidateId])>,
+        best: &str,
+    ) -> ConstraintReport {
+        let (what, findings) = match (&constraint.rule, only) {
+            (Rule::Match(name), Some((_, left))) => {
+                let groups = self.values(name, left);
+                let largest = groups.values().max().copied().unwrap_or(0);
+                let found = format!("{} values; at most {largest} devices have the same", groups.len());
+                (format!("matchAttribute {name}"), vec![found])
+            }
+            (Rule::Distinct(name), Some((_, left))) => {
+                let found = format!("{} values", self.values(name, left).len());
+                (format!("distinctAttribute {name}"), vec![found])
+            }
+            (Rule::Match(name), None) => (format!("matchAttribute {name}"), Vec::new()),
+            (Rule::Distinct(name), None) => (format!("distinctAttribute {name}"), Vec::new()),
+            (Rule::Set(expression), only) => {
+                let mut findings = Vec::new();
+                if !best.is_empty() {
+                    findings.push(format!("the search came as far as {best}"));
+                }
+                if let Some((ask, left)) = only
+                    && let Count::Exactly(count) = ask.count
+                {
+                    findings.extend(self.conditions(expression, left, usize::try_from(count).unwrap_or(0)));
+                }
+                (expression.text().to_string(), findings)
+            }
+        };
+        ConstraintReport { claim: claim.key.clone(), index: constraint.index, what, findings }
+    }
+
+    /// How many devices have which value of an attribute.
+    fn values(&self, name: &str, left: &[CandidateId]) -> BTreeMap<String, usize> {
+        let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+        for id in left {
+            if let Some(value) = self.pools.candidates.of(*id).model().attribute(name) {
+                let count = groups.entry(format!("{value:?}")).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        groups
+    }
+
+    /// What each condition of an expression leaves by itself.
+    fn conditions(&self, expression: &SetExpression, left: &[CandidateId], count: usize) -> Vec<String> {
+        let mut texts = Vec::new();
+        let typed = expression.compiled().typed();
+        conjuncts(typed.ast(), typed.ast().root(), &mut texts);
+        let seen: Result<Vec<&Device>, _> =
+            left.iter().map(|id| self.pools.candidates.of(*id).model().seen()).collect();
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(why) => return vec![why.to_string()],
+        };
+        let mut findings = Vec::new();
+        for text in texts {
+            let Ok(condition) = self.programs.set(&text) else { continue };
+            let mut search = FirstSet::new(condition.compiled(), &seen, COST_MAX, Some(Outlooks::default()));
+            let names = |set: &[usize]| {
+                let ids: Vec<CandidateId> = set.iter().filter_map(|index| left.get(*index).copied()).collect();
+                self.pools.names(&ids)
+            };
+            findings.push(match search.run(count) {
+                Outcome::Found(set) => format!("`{text}` holds for {}", names(&set)),
+                Outcome::None => format!("`{text}` holds for no {count} of the {} devices", left.len()),
+                Outcome::Failed(set) => {
+                    let devices: Vec<&Device> = set.iter().filter_map(|index| seen.get(*index).copied()).collect();
+                    let why = match condition.ask(&devices).0 {
+                        Answer::Fails(why) => why.to_string(),
+                        _ => "no answer".to_owned(),
+                    };
+                    format!("`{text}` fails on {}: {why}", names(&set))
+                }
+                Outcome::TooCostly => format!("`{text}`: too costly to find out"),
+            });
+        }
+        findings
+    }
+}
+
+/// The conditions that `&&` joins, as texts.
+fn conjuncts(ast: &Ast, id: ExprId, texts: &mut Vec<String>) {
+    match &ast[id].kind {
+        ExprKind::Call { function, args, .. } if *function == operator::LOGICAL_AND => {
+            args.iter().for_each(|arg| conjuncts(ast, *arg, texts));
+        }
+        _ => texts.push(ast.source().snippet(ast[id].span).to_owned()),
+    }
+}
