@@ -99,6 +99,8 @@ fn schemas() -> Result<BTreeMap<String, Description>> {
         api::core::v1::ServiceAccount,
         api::discovery::v1::EndpointSlice,
         api::events::v1::Event,
+        api::flowcontrol::v1::FlowSchema,
+        api::flowcontrol::v1::PriorityLevelConfiguration,
         api::networking::v1::IPAddress,
         api::networking::v1::Ingress,
         api::networking::v1::IngressClass,

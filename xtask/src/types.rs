@@ -72,6 +72,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("coordination", "coordination.k8s.io"),
     ("discovery", "discovery.k8s.io"),
     ("events", "events.k8s.io"),
+    ("flowcontrol", "flowcontrol.apiserver.k8s.io"),
     ("networking", "networking.k8s.io"),
     ("node", "node.k8s.io"),
     ("rbac", "rbac.authorization.k8s.io"),

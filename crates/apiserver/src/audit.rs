@@ -20,6 +20,7 @@ use self::policy::{Decision, Level, Policy, Stage};
 use crate::authorization;
 use crate::clock;
 use crate::http::answer::Answer;
+use crate::http::listing::heavy;
 use crate::http::request::Target;
 use crate::identity::User;
 
@@ -176,7 +177,7 @@ impl Followed {
     /// Writes how the request ended. `decide` says whether the user may do this.
     pub(crate) async fn answered(
         mut self,
-        answer: &Answer,
+        answer: &mut Answer,
         decide: impl FnOnce(&User, authorization::Request<'_>) -> authorization::Decision,
     ) {
         let trail = &mut self.0;
@@ -200,7 +201,7 @@ impl Followed {
             decide(user, asked)
         });
         let wants_answer = level == Level::RequestResponse || answer.code >= 400;
-        let body = if wants_answer { answer.body.whole() } else { None };
+        let body = if wants_answer { heavy(|| answer.body.whole()) } else { None };
         let document = body.and_then(|body| json::parse(&body).ok());
         let is_status = document.as_ref().is_some_and(|it| it.str_at(&["kind"]) == Some("Status"));
         let status = document.as_ref().filter(|_| is_status).and_then(Value::as_object).cloned();

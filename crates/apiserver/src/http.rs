@@ -3,6 +3,8 @@
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod cbor;
+pub(crate) mod compression;
+pub(crate) mod listing;
 pub mod negotiation;
 pub mod payload;
 mod protobuf;

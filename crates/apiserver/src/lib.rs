@@ -3,7 +3,7 @@
 //! In the order in which a request meets them:
 //!
 //! - [`server`]: connections and limits, the way of a request.
-//! - [`identity`] and [`authorization`]: who asks, and whether they may.
+//! - [`identity`] and [`authorization`]: who asks, and whether they may; `flow_control`: and whether now.
 //! - [`http`]: what is asked for, in which form, and what is answered; [`resources`]: on what.
 //! - `verbs`: get, list, watch, create, update, patch, delete, and what stands below objects; with [`admission`].
 //! - [`objects`]: what happens to one object: patches, apply, conversion, the strategy of its kind, selectors.
@@ -16,6 +16,7 @@ pub mod audit;
 pub mod authorization;
 mod clock;
 mod custom;
+mod flow_control;
 pub mod http;
 pub mod identity;
 mod metrics;

@@ -125,6 +125,11 @@ impl Metrics {
         self.cut_off.with(&[group, resource]).increment();
     }
 
+    /// Where others put what they count.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// All of it as Prometheus text.
     #[must_use]
     pub(crate) fn text(&self) -> String {

@@ -5,6 +5,7 @@
 
 mod backup;
 mod components;
+mod connections;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
@@ -19,20 +20,23 @@ use std::time::{Duration, Instant};
 
 use api::features::{Features, Gate};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tracing::{debug, info};
 
 use crate::audit::{self, Audit};
 use crate::authorization::{self, Authorizer};
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
+use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
+use crate::http::compression::compress;
+use crate::http::listing::{Makers, heavy};
 use crate::http::negotiation;
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
@@ -49,6 +53,14 @@ use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
 use crate::storage::{compaction, events, health};
 use crate::verbs::Call;
+use crate::verbs::watch::memory::Memory;
+
+/// By which schema and at which level a request was handled: who sees these does not hold back by itself.
+const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// To read and check a longer body takes a while.
+const HEAVY_BODY: usize = 256 << 10;
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -68,13 +80,17 @@ pub struct Options {
     pub address: String,
     /// A longer body is refused.
     pub body_bytes_max: usize,
-    /// So many requests that read are handled at a time,
+    /// So many seats for requests there are, shared out by flow control: those of requests that read,
     pub reads_max: usize,
-    /// and this many that write.
+    /// and those of requests that write.
     pub writes_max: usize,
     /// Other requests than watches end after this long.
     pub request_timeout: Duration,
-    /// A client has this long for its certificates, and then for the head of each request.
+    /// At most this many connections are open, and a few of administrators and nodes.
+    pub connections_max: usize,
+    /// A client has this long until its first request,
+    pub first_request_timeout: Duration,
+    /// and this long for its certificates, and then for the head of each request.
     pub head_timeout: Duration,
     /// A client that takes nothing of what it is sent for this long is cut off.
     pub write_timeout: Duration,
@@ -84,6 +100,8 @@ pub struct Options {
     pub event_bytes_max: u64,
     /// What the last changes, which watchers can go on from, may take in memory.
     pub watch_history_bytes_max: usize,
+    /// What watches may hold in memory for clients that have not read it yet.
+    pub watch_bytes_max: usize,
     /// What the health checks call the store.
     pub store_name: &'static str,
     /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
@@ -114,11 +132,14 @@ impl Default for Options {
             reads_max: 400,
             writes_max: 200,
             request_timeout: Duration::from_secs(60),
+            connections_max: 10_000,
+            first_request_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
             event_bytes_max: 128 << 20,
             watch_history_bytes_max: 256 << 20,
+            watch_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
             node_fleet: false,
@@ -145,15 +166,32 @@ pub struct Server {
     impersonation: impersonation::Memory,
     refusals: refusals::Refusals,
     openapi: OnceLock<OpenApi>,
-    reads: Semaphore,
-    writes: Semaphore,
+    flow: Arc<FlowControl>,
+    makers: Makers,
+    pub(crate) watch_memory: Arc<Memory>,
     stopping: watch::Sender<bool>,
 }
 
 /// A request that is being handled.
-struct Seat<'s> {
-    _permit: tokio::sync::SemaphorePermit<'s>,
+struct Seat {
+    _seat: flow_control::Seat,
     _counted: Counted,
+}
+
+/// What a request is about.
+struct Asked<'a> {
+    query: &'a Query,
+    target: Option<&'a Target>,
+    labels: &'a Labels,
+}
+
+/// A request as flow control sees it.
+struct Flow<'a> {
+    asked: flow_control::Request<'a>,
+    schema: Option<&'a Arc<flow_control::Schema>>,
+    query: &'a Query,
+    labels: &'a Labels,
+    writes: bool,
 }
 
 /// Tells when the server stops.
@@ -201,6 +239,10 @@ impl Server {
         let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
+        let metrics = Metrics::new(options.features);
+        let seats = options.reads_max.saturating_add(options.writes_max);
+        let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
+        flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
         Ok(Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
@@ -208,11 +250,12 @@ impl Server {
             authenticator: Authenticator::new(options.tokens.clone(), accounts),
             meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
             customs,
-            metrics: Metrics::new(options.features),
+            metrics,
+            flow,
+            makers: Makers::new(options.request_timeout),
+            watch_memory: Memory::new(options.watch_bytes_max),
             components: components::Components::default(),
             openapi: OnceLock::new(),
-            reads: Semaphore::new(options.reads_max),
-            writes: Semaphore::new(options.writes_max),
             stopping,
             store,
             cache,
@@ -291,24 +334,43 @@ impl Server {
         if self.options.audit.is_some() || self.options.logs_requests {
             parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id);
         }
-        let work = self.limited(&parts, body, &query, target.as_deref(), certificate, &labels);
+        let mut schema = None;
+        let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
+        let work = self.limited(&parts, body, &asked, certificate, &mut schema);
         let (answer, followed) =
             audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
-            followed.answered(&answer, |user, asked| self.authorizer.decide(user, asked)).await;
+            followed.answered(&mut answer, |user, asked| self.authorizer.decide(user, asked)).await;
         }
         if self.options.logs_requests {
             log_request(&parts, &verb, answer.code, started.elapsed());
         }
-        if negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers) {
-            answer = answer.into_protobuf();
-        }
-        if wants_cbor {
-            answer = cbor::leave(answer);
-        }
-        if parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers) {
-            answer = answer.into_yaml();
+        let wants_protobuf =
+            negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
+        let wants_yaml = parts.uri.path().starts_with("/api") && negotiation::wants_yaml(&parts.headers);
+        if wants_protobuf || wants_cbor || wants_yaml {
+            let convert = move |mut answer: Answer| {
+                if wants_protobuf {
+                    answer = answer.into_protobuf();
+                }
+                if wants_cbor {
+                    answer = cbor::leave(answer);
+                }
+                if wants_yaml {
+                    answer = answer.into_yaml();
+                }
+                answer
+            };
+            answer = if answer.body.is_long() && answer.content_type == "application/json" {
+                let failed = || Failure::new(500, "InternalError", "the answer could not be made").into();
+                let held = answer.body.take_held();
+                let mut answer: Answer = self.makers.run(move || convert(answer)).await.unwrap_or_else(failed);
+                held.into_iter().for_each(|held| answer.body.hold(held));
+                answer
+            } else {
+                convert(answer)
+            };
         }
         self.metrics.answered(&labels, answer.code, started.elapsed());
         let is_head = parts.method == http::Method::HEAD;
@@ -316,29 +378,50 @@ impl Server {
         if is_head {
             *response.body_mut() = Body::empty();
         }
-        compress(&parts.headers, response)
+        if let Some(schema) = schema {
+            response.headers_mut().insert(FLOW_SCHEMA_UID, schema.uid.clone());
+            response.headers_mut().insert(PRIORITY_LEVEL_UID, schema.level_uid.clone());
+        }
+        let mut response = compress(&parts.headers, response);
+        if matches!(response.body(), Body::Listing(_))
+            && let Body::Listing(listing) = std::mem::replace(response.body_mut(), Body::empty())
+        {
+            *response.body_mut() = Body::Listed(self.makers.start(*listing));
+        }
+        response
     }
 
     async fn limited<B>(
         self: &Arc<Self>,
         parts: &http::request::Parts,
         body: B,
-        query: &Query,
-        target: Option<&Target>,
+        asked: &Asked<'_>,
         certificate: Option<&User>,
-        labels: &Labels,
+        schema: &mut Option<Arc<flow_control::Schema>>,
     ) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let Asked { query, target, labels } = *asked;
         let mut user = self.authenticate(&parts.headers, certificate).await?;
         audit::authenticated(&user).await;
+        if let Some(connection) = parts.extensions.get::<Arc<connections::Tracked>>()
+            && !connection.identify(&user, Instant::now())
+        {
+            self.metrics.refused(labels);
+            return Ok(too_many_requests().with_header(http::header::CONNECTION, "close"));
+        }
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
             user = self.impersonate(parts, target, &user, &wanted).await?;
             audit::impersonated(&user);
         }
-        let work = warnings::collect(self.routed(parts, body, query, target, &user, labels));
+        let verb = flow_control::verb_of(target.and_then(|target| target.verb), &parts.method);
+        let asked = flow_control::Request { user: &user, verb: &verb, target, path: parts.uri.path() };
+        *schema = self.flow.classify(&asked);
+        let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
+        let flow = Flow { asked, schema: schema.as_ref(), query, labels, writes };
+        let work = warnings::collect(self.routed(parts, body, &flow));
         match tokio::time::timeout(self.options.request_timeout, work).await {
             Ok((result, warnings)) => {
                 if let Err(failure) = &result {
@@ -353,17 +436,22 @@ impl Server {
         }
     }
 
-    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if all
-    /// are taken. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
-    fn seat(&self, method: &http::Method, labels: &Labels) -> std::result::Result<Seat<'_>, Answer> {
-        let writes = !matches!(*method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
-        let (seats, kind) = if writes { (&self.writes, "mutating") } else { (&self.reads, "readOnly") };
-        match seats.try_acquire() {
-            Ok(permit) => Ok(Seat { _permit: permit, _counted: self.metrics.in_flight(kind) }),
-            Err(_) => {
-                self.metrics.refused(labels);
-                let text = "Too many requests, please try again later.\n";
-                Err(Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1"))
+    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if none
+    /// comes free. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
+    async fn seat(&self, flow: &Flow<'_>, resource: Option<&Resource>) -> std::result::Result<Seat, Answer> {
+        let size = |_: &Target| resource.map(|it| self.cache.resource(&it.prefix()).size()).unwrap_or_default();
+        let seat = match flow.schema {
+            Some(schema) => self.flow.seat(schema, &flow.asked, flow.query, size).await,
+            None => None,
+        };
+        match seat {
+            Some(seat) => {
+                let kind = if flow.writes { "mutating" } else { "readOnly" };
+                Ok(Seat { _seat: seat, _counted: self.metrics.in_flight(kind) })
+            }
+            None => {
+                self.metrics.refused(flow.labels);
+                Err(too_many_requests())
             }
         }
     }
@@ -409,24 +497,15 @@ impl Server {
         }
     }
 
-    async fn routed<B>(
-        self: &Arc<Self>,
-        parts: &http::request::Parts,
-        body: B,
-        query: &Query,
-        target: Option<&Target>,
-        user: &User,
-        labels: &Labels,
-    ) -> Result<Answer>
+    async fn routed<B>(self: &Arc<Self>, parts: &http::request::Parts, body: B, flow: &Flow<'_>) -> Result<Answer>
     where
         B: http_body::Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(target) = target else {
-            let is_health = matches!(parts.uri.path(), "/healthz" | "/livez" | "/readyz");
-            let _seat = match self.seat(&parts.method, labels) {
-                Ok(seat) => Some(seat),
-                Err(_) if is_health => None,
+        let (query, user) = (flow.query, flow.asked.user);
+        let Some(target) = flow.asked.target else {
+            let _seat = match self.seat(flow, None).await {
+                Ok(seat) => seat,
                 Err(refused) => return Ok(refused),
             };
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
@@ -475,13 +554,24 @@ impl Server {
         audit::received(&body);
         let headers = &parts.headers;
         let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
-        let _seat = match self.seat(&parts.method, labels) {
-            Ok(seat) => Some(seat),
-            Err(_) if verb == Verb::Watch => None,
+        let seat = match self.seat(flow, Some(resource)).await {
+            Ok(seat) => seat,
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
-        let answer = call.run(verb).await;
+        let mut answer = if call.body.len() > HEAVY_BODY {
+            let _turn = self.makers.turn().await;
+            let handle = tokio::runtime::Handle::current();
+            match handle.runtime_flavor() {
+                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(call.run(verb))),
+                _ => call.run(verb).await,
+            }
+        } else {
+            call.run(verb).await
+        };
+        if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
+            listing.hold(Box::new(seat));
+        }
         match deprecation {
             Some(warning) => Ok(answer.unwrap_or_else(Answer::from).with_warnings(vec![warning])),
             None => answer,
@@ -579,6 +669,12 @@ pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> Strin
     verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }
 
+/// The answer to whom there is no seat for.
+fn too_many_requests() -> Answer {
+    let text = "Too many requests, please try again later.\n";
+    Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1")
+}
+
 /// Paths that lead nowhere get no `Status`.
 fn not_found() -> Answer {
     Answer::text(404, "404 page not found\n")
@@ -618,36 +714,4 @@ fn method_label(method: &http::Method) -> &'static str {
         "TRACE" => "TRACE",
         _ => "other",
     }
-}
-
-/// Longer answers are compressed if the client takes it.
-const COMPRESS_MIN: usize = 128 << 10;
-
-fn compress(headers: &http::HeaderMap, mut response: Response<Body>) -> Response<Body> {
-    use std::io::Write as _;
-    let accepts = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    let accepts = accepts.is_some_and(|value| value.split(',').any(|it| it.trim().starts_with("gzip")));
-    if !accepts || response.body().len().is_none_or(|length| length < COMPRESS_MIN) {
-        return response;
-    }
-    let pieces = match std::mem::replace(response.body_mut(), Body::empty()) {
-        Body::Full(bytes) => [bytes].into(),
-        Body::Pieces(pieces) => pieces,
-        stream @ (Body::Stream(_) | Body::Written(..)) => {
-            *response.body_mut() = stream;
-            return response;
-        }
-    };
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let written = pieces.iter().try_for_each(|piece| encoder.write_all(piece)).and_then(|()| encoder.finish());
-    match written {
-        Ok(bytes) => {
-            *response.body_mut() = bytes.into();
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            let vary = HeaderValue::from_static("Accept-Encoding");
-            response.headers_mut().insert(http::header::VARY, vary);
-        }
-        Err(_) => *response.body_mut() = Body::Pieces(pieces),
-    }
-    response
 }

@@ -11,7 +11,7 @@ mod read;
 mod reviews;
 mod subresources;
 mod update;
-mod watch;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Interest, ResourceCache, Snapshot};
+use crate::storage::cache::{Found, Interest, ResourceCache, View};
 use crate::storage::stored::{self, Served};
 use registry::conversion;
 
@@ -125,7 +125,7 @@ impl Call<'_> {
     }
 
     /// The objects in which everything lies that is selected, from the cache or from the store.
-    async fn find(&self, selection: &Selection) -> Result<Snapshot> {
+    async fn find(&self, selection: &Selection) -> Result<Found> {
         let cache = self.cache();
         if cache.keeps_objects() {
             return Ok(cache.find(&self.interest(selection), self.server.cache.revision()));
@@ -133,7 +133,7 @@ impl Call<'_> {
         let page = self.server.store.list(&self.range(), store::ListOptions::default()).await?;
         let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
         let objects = page.entries.into_iter().filter_map(served).collect();
-        Ok(Snapshot { revision: page.revision, objects, remaining: 0 })
+        Ok(Found { revision: page.revision, objects: View::of(objects) })
     }
 
     fn key(&self) -> String {
@@ -277,15 +277,7 @@ impl Call<'_> {
 
     /// Turns a stored document into the version that the client speaks, in its normal form.
     fn convert(&self, value: &mut Value) {
-        if conversion::is_stored(self.resource, &self.target.version) {
-            return;
-        }
-        conversion::from_stored(self.resource, &self.target.version, value);
-        let normal = self.resource.object_type(&self.target.version);
-        let normal = normal.and_then(|of| api::types::decode(of, value).ok());
-        if let Some(normal) = normal {
-            *value = normal.value;
-        }
+        convert(self.resource, &self.target.version, value);
     }
 
     /// The answer that shows one object in the form that was asked for.
@@ -320,6 +312,18 @@ impl Call<'_> {
                 Ok(Answer::json(code, &object))
             }
         }
+    }
+}
+
+/// Turns a stored document into a version, in its normal form.
+fn convert(resource: &'static Resource, version: &str, value: &mut Value) {
+    if conversion::is_stored(resource, version) {
+        return;
+    }
+    conversion::from_stored(resource, version, value);
+    let normal = resource.object_type(version).and_then(|of| api::types::decode(of, value).ok());
+    if let Some(normal) = normal {
+        *value = normal.value;
     }
 }
 

@@ -16,8 +16,10 @@ mod authorization;
 mod cbor;
 mod custom_resources;
 mod details;
+mod flow_control;
 mod hostile;
 mod identity;
+mod long_lists;
 mod nodes;
 mod operations;
 mod over_network;
@@ -25,6 +27,7 @@ mod patches;
 mod replay;
 mod replicas;
 mod services;
+mod siege;
 mod soak;
 
 #[path = "support/cluster.rs"]

@@ -1,9 +1,13 @@
 //! Starting the API server: data directory, certificates, kubeconfig, store, listener, and a clean end; and beside it, in
 //! `celplane up`, the other components.
 
+mod announce;
 mod beside;
+mod load;
+mod nodes;
+mod ready;
+mod throw_away;
 
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +30,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use self::announce::Announcement;
 pub(crate) use self::beside::Beside;
+pub(crate) use self::throw_away::ThrowAway;
+use crate::data_directory::{self, DataDirectory};
 use crate::rotation::Files;
 
 /// The store's file in the data directory.
@@ -41,9 +48,9 @@ const STACK_BYTES: usize = 8 << 20;
 /// What the roles that serve the API take from the command line.
 #[derive(clap::Args)]
 pub(crate) struct ServerArguments {
-    /// Where the store, certificates and `admin.kubeconfig` are kept
-    #[arg(long, value_name = "DIRECTORY", default_value = "celplane-data")]
-    data_dir: PathBuf,
+    /// Where the store, certificates and `admin.kubeconfig` are kept; by default `celplane` in the user's data directory
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: Option<PathBuf>,
     /// The port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 6443)]
     port: u16,
@@ -80,6 +87,12 @@ pub(crate) struct ServerArguments {
     /// The store refuses all but deletes while the file system has less room than this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = store::Options::default().free_bytes_min)]
     store_reserve_bytes: u64,
+    /// How many seats there are for requests that read: flow control shares out the seats of all
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+    /// How many seats there are for requests that write
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -223,32 +236,40 @@ fn duration(text: &str) -> Result<Duration> {
 }
 
 impl ServerArguments {
-    /// Serves until a signal comes. `features` are those that are on unless the command line says otherwise.
-    pub(crate) fn run(self, features: Features, beside: Option<Beside>) -> Result<()> {
+    /// Where data is kept.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(data_directory::default_path)
+    }
+
+    /// Serves until a signal comes. `features` are those that are on unless the command line says otherwise. Who runs in the
+    /// background tells when it is ready.
+    pub(crate) fn run(self, features: Features, beside: Option<Beside>, is_background: bool) -> Result<()> {
         let format =
             if self.logging_format == "json" { telemetry::logs::Format::Json } else { telemetry::logs::Format::Text };
         telemetry::logs::start(format, self.verbosity);
         crate::file_limit::raise();
+        // One more than there are processors: while all others are busy, somebody still listens.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
             .enable_all()
             .thread_stack_size(STACK_BYTES)
             .build()
             .context("cannot start threads")?;
-        runtime.block_on(self.serve(features, beside))
+        runtime.block_on(self.serve(features, beside, is_background))
     }
 
-    async fn serve(self, features: Features, beside: Option<Beside>) -> Result<()> {
+    async fn serve(self, features: Features, beside: Option<Beside>, is_background: bool) -> Result<()> {
         let started = Instant::now();
         let shared_features = features.with_flag(&self.feature_gates)?;
         let beside = beside.map(|beside| beside.check(shared_features)).transpose()?;
         let features = beside.as_ref().map_or(shared_features, |beside| beside.apiserver);
-        std::fs::create_dir_all(&self.data_dir)
-            .with_context(|| format!("cannot create `{}`", self.data_dir.display()))?;
+        let directory = DataDirectory::take(&self.data_dir())?;
         // Signals that come while starting are not lost.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let listener = TcpListener::bind(SocketAddr::new(self.bind_address, self.port))
             .await
-            .with_context(|| format!("cannot listen on {}:{}", self.bind_address, self.port))?;
+            .map_err(|error| self.cannot_listen(error))?;
         let port = listener.local_addr()?.port();
         let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
         let address = SocketAddr::new(host, port).to_string();
@@ -257,9 +278,9 @@ impl ServerArguments {
             self.bind_address,
             IpAddr::V4(self.service_cluster_ip_range.first_address()),
         ];
-        let directory = self.data_dir.join("pki");
-        let bundle = Bundle::load_or_create(&directory, &addresses)?;
-        let files = self.identity.files(&directory);
+        let pki = directory.path().join("pki");
+        let bundle = Bundle::load_or_create(&pki, &addresses)?;
+        let files = self.identity.files(&pki);
         let on_etcd = !self.etcd.etcd_servers.is_empty();
         let options = Options {
             features,
@@ -268,6 +289,8 @@ impl ServerArguments {
             audiences: self.identity.api_audiences.clone(),
             address: address.clone(),
             node_fleet: true,
+            reads_max: self.max_requests_inflight,
+            writes_max: self.max_mutating_requests_inflight,
             table_cost_max: self.cel_table_budget,
             service_addresses: self.service_cluster_ip_range,
             service_ports: self.service_node_port_range,
@@ -280,28 +303,45 @@ impl ServerArguments {
             ..Options::default()
         };
         let tls = files.tls()?;
-        let server = start(self.open_store()?, options, &files).await?;
-        let kubeconfig = self.data_dir.join("admin.kubeconfig");
+        let server = start(self.open_store(directory.path())?, options, &files).await?;
+        let kubeconfig = directory.path().join("admin.kubeconfig");
         let url = format!("https://{address}");
         write_kubeconfig(&kubeconfig, &bundle.kubeconfig(&url))?;
         let (stop, stopped) = watch::channel(false);
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         tokio::spawn(files.follow(server.clone(), tls));
-        let running = beside.map(|beside| beside.start(&server, bundle.authority));
+        let announcement = Announcement {
+            url: &url,
+            kubeconfig: &kubeconfig,
+            data: &self.store_text(directory.path()),
+            is_background,
+        };
         let took = started.elapsed();
-        // Nobody needs to read this: a closed standard output is not a failure.
-        let _ = writeln!(
-            std::io::stdout(),
-            "The API is served at {url} after {} ms.\nUse it with: kubectl --kubeconfig {} get namespaces",
-            took.as_millis(),
-            kubeconfig.display()
-        );
+        announcement.serving(took);
         info!(address, duration = ?took, "Started API server");
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        let running = match beside {
+            Some(beside) => Some(beside.start(&server, bundle.authority).await?),
+            None => None,
+        };
+        let ready = async {
+            match &running {
+                None => announcement.alone(),
+                Some(running) => {
+                    let nodes = running.ready().await?;
+                    announcement.ready(nodes, started.elapsed());
+                    if is_background {
+                        crate::background::tell_ready();
+                    }
+                }
+            }
+            std::future::pending::<Result<()>>().await
+        };
+        let ended = tokio::select! {
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+            failed = ready => failed,
+        };
         if let Some(running) = running {
             running.end().await;
         }
@@ -309,10 +349,30 @@ impl ServerArguments {
         stop.send_replace(true);
         serving.await.context("serving failed")?;
         server.stop().await.context("the store did not close cleanly")?;
-        Ok(())
+        ended
     }
 
-    fn open_store(&self) -> Result<Arc<dyn Store>> {
+    fn cannot_listen(&self, error: std::io::Error) -> anyhow::Error {
+        let (address, port) = (self.bind_address, self.port);
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
+                "port {port} on {address} is taken by another program; choose another with --port, or --port 0 for a free one"
+            ),
+            _ => anyhow::Error::new(error).context(format!("cannot listen on {address}:{port}")),
+        }
+    }
+
+    /// Where objects are kept, for people.
+    fn store_text(&self, directory: &Path) -> String {
+        let directory = directory.display();
+        match (self.ephemeral, self.etcd.etcd_servers.as_slice()) {
+            (true, _) => format!("objects in memory only; certificates in {directory}"),
+            (false, []) => directory.to_string(),
+            (false, servers) => format!("objects in etcd at {}; certificates in {directory}", servers.join(", ")),
+        }
+    }
+
+    fn open_store(&self, directory: &Path) -> Result<Arc<dyn Store>> {
         if !self.etcd.etcd_servers.is_empty() {
             return Ok(Arc::new(self.etcd.open()?));
         }
@@ -320,7 +380,7 @@ impl ServerArguments {
         if self.ephemeral {
             return Ok(Arc::new(Embedded::in_memory(options)?));
         }
-        let path = self.data_dir.join(STORE_FILE);
+        let path = directory.join(STORE_FILE);
         let store = Embedded::open(&path, options).with_context(|| match path.try_exists() {
             Ok(true) => format!("cannot open `{}` (`celplane store check` says what is wrong with it)", path.display()),
             _ => format!("cannot make `{}`", path.display()),

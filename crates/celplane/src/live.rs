@@ -52,15 +52,25 @@ pub(crate) const GATED: &[Resource] = &[
 
 /// All objects of these resources in the cluster that a kubeconfig names.
 pub(crate) fn read(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Manifests> {
+    let connect = async || {
+        let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
+        client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))
+    };
+    read_from(connect, resources)
+}
+
+/// All objects of these resources in the cluster of a connection.
+pub(crate) fn read_from(
+    connect: impl AsyncFnOnce() -> anyhow::Result<Client>,
+    resources: &[Resource],
+) -> anyhow::Result<Manifests> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let objects = runtime.block_on(list(kubeconfig, resources))?;
+    let objects = runtime.block_on(async { list(&connect().await?, resources).await })?;
     let list = api::json!({"apiVersion": "v1", "kind": "List", "items": (Value::Array(objects))});
     Ok(Manifests::parse("<cluster>".to_owned(), json::to_pretty_string(&list, "  ")))
 }
 
-async fn list(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Vec<Value>> {
-    let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
-    let client = client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))?;
+async fn list(client: &Client, resources: &[Resource]) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for resource in resources {
         let found = client.documents(resource.clone()).list(&Default::default()).await;

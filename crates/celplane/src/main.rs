@@ -1,8 +1,11 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
+mod background;
 mod commands;
 mod compile_cache;
+mod connection;
 mod control_plane;
+mod data_directory;
 mod file_limit;
 mod gated_uses;
 mod input;
@@ -11,15 +14,17 @@ mod literal;
 mod live;
 mod manifests;
 mod output;
+mod replicas;
 mod roles;
 mod rotation;
 mod scheduling_objects;
 mod separate;
 mod style;
+mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 /// Requests make and drop many small values on several threads, which this does faster than the system's allocator.
 #[global_allocator]
@@ -33,11 +38,19 @@ struct Arguments {
     command: commands::Command,
 }
 
+/// The program's flags; under the name by which it was called, where that is the one of a plugin of `kubectl`.
+fn command() -> clap::Command {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let is_plugin = std::path::Path::new(&program).file_stem().is_some_and(|name| name == "kubectl-celplane");
+    if is_plugin { Arguments::command().bin_name("kubectl celplane") } else { Arguments::command() }
+}
+
 fn main() -> ExitCode {
     // What is damaged in a store is an error with a sentence, not a panic.
     store::quiet_contained_panics();
     // Usage errors end here, with exit code 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::from_arg_matches(&command().get_matches());
+    let arguments = arguments.unwrap_or_else(|error| error.exit());
     match arguments.command.run() {
         Ok(code) => code,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use api::json::{Document, Lines, Position, Spans, SyntaxError, Value};
 
 /// Where manifests come from: a file, or standard input.
@@ -75,6 +75,14 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The objects of a file, if all could be read.
+pub(crate) fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
+    match &file.error {
+        Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
+        None => Ok(file.objects),
+    }
 }
 
 impl Source {

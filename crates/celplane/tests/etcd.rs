@@ -4,7 +4,7 @@
 
 use crate::cluster;
 #[path = "../../store/tests/support/etcd_server.rs"]
-mod etcd_server;
+pub(crate) mod etcd_server;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};

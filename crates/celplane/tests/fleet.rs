@@ -98,6 +98,7 @@ impl Cluster {
         let options = kubelet::Options {
             nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
             template: Template::default(),
+            adopts: true,
             devices: None,
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
@@ -182,6 +183,38 @@ async fn pods_run_end_and_go_on_after_a_restart() {
     pods.delete("default", "a", &Deletion::default()).await.unwrap();
     until(&cluster.pods, || cluster.pod("a").is_none()).await;
     fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_ask_for_it_are_played_and_others_are_not() {
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let nodes = cluster.admin.documents(Node::RESOURCE);
+    let before = api::json!({"metadata": {"name": "before", "annotations": {"sim/node": "true"}},
+        "status": {"capacity": {"cpu": "2", "pods": "3"}}});
+    nodes.create("", &before).await.unwrap();
+    let fleet = cluster.fleet(1, Gates::all_proposals());
+    let ready = |name: &str| cluster.nodes.store().get("", name).is_some_and(|node| is_ready(&node));
+    until(&cluster.nodes, || ready("before")).await;
+    let mine = api::json!({"metadata": {"name": "mine", "annotations": {"sim/node": "true"}}});
+    nodes.create("", &api::json!({"metadata": {"name": "other"}})).await.unwrap();
+    nodes.create("", &mine).await.unwrap();
+    until(&cluster.nodes, || ready("mine")).await;
+    let found = cluster.nodes.store().get("", "before").unwrap();
+    assert_eq!(found.status.allocatable.get("cpu").map(ToString::to_string).as_deref(), Some("2"));
+    assert_eq!(found.metadata.labels.get("kubernetes.io/hostname").map(|it| it.as_str()), Some("before"));
+    cluster.create("a", on("mine")).await;
+    until(&cluster.pods, || cluster.pod("a").is_some_and(|pod| pod.status.phase == "Running")).await;
+    assert!(!ready("other"), "nobody plays it");
+
+    // Another process plays them under the same addresses.
+    let address = |name: &str| cluster.nodes.store().get("", name).unwrap().status.addresses[0].address.clone();
+    let addresses = (address("before"), address("mine"));
+    fleet.stop().await;
+    let _fleet = cluster.fleet(1, Gates::all_proposals());
+    cluster.create("b", on("mine")).await;
+    until(&cluster.pods, || cluster.pod("b").is_some_and(|pod| pod.status.phase == "Running")).await;
+    assert_eq!((address("before"), address("mine")), addresses);
+    assert_ne!(cluster.pod("a").unwrap().status.pod_ip, cluster.pod("b").unwrap().status.pod_ip);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,8 +16,10 @@ mod client;
 mod controllers;
 mod devices;
 mod etcd;
+mod failover;
 mod first_light;
 mod fleet;
+mod gates_on_etcd;
 mod killed;
 mod kube_rs;
 mod kubectl;
@@ -30,8 +32,11 @@ mod one_verdict;
 mod printer_columns;
 mod python_client;
 mod scheduler;
+mod simulate;
 mod skew;
 mod store_commands;
+mod stories;
+mod up;
 
 #[path = "support/cluster.rs"]
 mod cluster;

@@ -133,8 +133,11 @@ impl Client {
         self.call(&Call { method, path, accept: "application/json", content_type, body: body.into() }).await
     }
 
-    /// The document at a path in a form that has to be asked for.
-    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+    /// The document at a path in a form that has to be asked for, such as a table.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
         let call = Call { method: Method::GET, path, accept, content_type: "", body: Bytes::new() };
         let body = self.call(&call).await?.into_body().collect().await.map_err(Error::Transport)?;
         Ok(body.to_bytes())

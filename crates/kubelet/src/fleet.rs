@@ -6,10 +6,10 @@
 
 mod devices;
 mod member;
+mod members;
 mod nodes;
 mod pods;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use self::member::Member;
+use self::members::Members;
+pub use self::members::PLAYED;
 use crate::clock::Clock;
 use crate::runtime::Runtime;
 use crate::slice_template::SliceTemplate;
@@ -44,6 +46,8 @@ pub struct Options {
     pub nodes: Vec<String>,
     /// What they are like.
     pub template: Template,
+    /// Whether Nodes with the annotation [`PLAYED`] are played as well, whoever makes them.
+    pub adopts: bool,
     /// Which devices they have, unless a Node says otherwise.
     pub devices: Option<SliceTemplate>,
     /// Reads nodes and pods, and speaks for drivers of devices.
@@ -80,7 +84,9 @@ struct Inner<R> {
     features: Features,
     clock: Clock,
     runtime: R,
-    members: HashMap<Text, Arc<Member>>,
+    members: Members,
+    adopts: bool,
+    client_for: ClientFor,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     slices: Informer<ResourceSlice>,
@@ -92,24 +98,23 @@ impl<R: Runtime> Fleet<R> {
     /// A fleet that is not at work yet. Needs a Tokio runtime.
     #[must_use]
     pub fn new(options: Options, runtime: R) -> Self {
-        let members = options.nodes.iter().enumerate().map(|(number, name)| {
-            let client = (options.client_for)(name);
-            (Text::from(name.as_str()), Arc::new(Member::new(name, number, client)))
-        });
+        let members = options.nodes.iter().enumerate();
+        let members = Members::new(members.map(|(number, name)| Member::new(name, number, (options.client_for)(name))));
         let mine = |field: &str| match options.nodes.as_slice() {
-            [only] => Selection { fields: format!("{field}={only}"), ..Selection::default() },
+            [only] if !options.adopts => Selection { fields: format!("{field}={only}"), ..Selection::default() },
             _ => Selection::default(),
         };
         let mut of_pods = mine("spec.nodeName");
         if of_pods.fields.is_empty() {
             of_pods.fields = "spec.nodeName!=".to_owned();
         }
-        let members = members.collect();
         let slices: Informer<ResourceSlice> = Informer::start(&options.client, mine("spec.nodeName"));
         slices.store().add_index(devices::BY_NODE, |slice| slice.spec.node_name.iter().cloned().collect());
         Self {
             inner: Arc::new(Inner {
                 members,
+                adopts: options.adopts,
+                client_for: options.client_for,
                 template: options.template,
                 devices: options.devices,
                 port: options.port,
@@ -155,6 +160,9 @@ impl<R: Runtime> Fleet<R> {
 impl<R: Runtime> Inner<R> {
     async fn work(self: Arc<Self>) {
         self.nodes.synced().await;
+        for node in self.nodes.store().list() {
+            self.adopt(&node);
+        }
         self.register_all().await;
         self.pods.synced().await;
         self.slices.synced().await;
@@ -196,13 +204,24 @@ impl<R: Runtime> Inner<R> {
                 Change::Updated { old, new } if old.metadata.uid != new.metadata.uid => fleet.forget(old),
                 _ => {}
             }
-            if fleet.members.contains_key(&change.newest().spec.node_name) {
+            if fleet.members.contains(&change.newest().spec.node_name) {
                 fleet.pod_queue.add(key.clone());
             }
         });
     }
 
+    /// Takes a node into the fleet that asks for it.
+    fn adopt(&self, node: &Node) {
+        if self.adopts && members::asks(node) {
+            self.members.adopt(node, |name, number| Member::new(name, number, (self.client_for)(name)));
+        }
+    }
+
     fn node_changed(&self, key: &Key, change: &Change<Node>) {
+        if !matches!(change, Change::Deleted(_)) && !self.members.contains(&key.name) {
+            self.adopt(change.newest());
+            self.look_after_pods_of(&key.name);
+        }
         let Some(member) = self.members.get(&key.name) else { return };
         match change {
             // A node that somebody deletes is gone until the next start, as with a kubelet.

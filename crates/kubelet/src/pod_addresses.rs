@@ -15,6 +15,13 @@ pub fn of_node(number: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a40_0001_u32.saturating_add(number))
 }
 
+/// The number of the node with this address; nothing for addresses that are not those of simulated nodes.
+#[must_use]
+pub fn number_of(address: &str) -> Option<usize> {
+    let number = address.parse::<Ipv4Addr>().ok()?.to_bits().checked_sub(0x0a40_0001)?;
+    (number <= 0x3f_ffff).then(|| usize::try_from(number).ok()).flatten()
+}
+
 /// The addresses of the pods of one node.
 #[derive(Debug)]
 pub struct PodAddresses {
@@ -77,6 +84,8 @@ mod tests {
     #[test]
     fn nodes_have_addresses_of_their_own() {
         assert_eq!(of_node(0), Ipv4Addr::new(10, 64, 0, 1));
+        assert_eq!(number_of("10.64.19.137"), Some(5000));
+        assert_eq!((number_of("10.64.0.0"), number_of("192.168.0.1"), number_of("")), (None, None, None));
         assert_eq!(of_node(5000), Ipv4Addr::new(10, 64, 19, 137));
     }
 }

@@ -106,6 +106,20 @@ fn others(package: &str, name: &str, object: &mut Value, now: &str) {
             object.set_missing("fsGroupPolicy", "ReadWriteOnceWithFSType");
             object.set_default("volumeLifecycleModes", vec![Value::from("Persistent")]);
         }
+        ("flowcontrol/v1", "FlowSchemaSpec") => object.set_default("matchingPrecedence", 1000_i64),
+        ("flowcontrol/v1", "ExemptPriorityLevelConfiguration") => {
+            object.set_missing("nominalConcurrencyShares", 0_i64);
+            object.set_missing("lendablePercent", 0_i64);
+        }
+        ("flowcontrol/v1", "LimitedPriorityLevelConfiguration") => {
+            object.set_missing("nominalConcurrencyShares", 30_i64);
+            object.set_missing("lendablePercent", 0_i64);
+        }
+        ("flowcontrol/v1", "QueuingConfiguration") => {
+            object.set_default("handSize", 8_i64);
+            object.set_default("queues", 64_i64);
+            object.set_default("queueLengthLimit", 50_i64);
+        }
         ("scheduling/v1", "PriorityClass") => object.set_missing("preemptionPolicy", "PreemptLowerPriority"),
         ("rbac/v1", "ClusterRoleBinding" | "RoleBinding") => {
             object.make("roleRef").set_default("apiGroup", "rbac.authorization.k8s.io");

@@ -23,6 +23,7 @@ mod core;
 pub mod defaults;
 mod document;
 pub mod expressions;
+mod flowcontrol;
 mod generic;
 mod meta;
 mod networking;

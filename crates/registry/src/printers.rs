@@ -3,6 +3,7 @@
 //! Follows Kubernetes' `pkg/printers/internalversion`; what is not shown is `<none>`, what is not known `<unknown>`.
 
 pub(crate) mod core;
+pub(crate) mod flow;
 pub(crate) mod network;
 pub(crate) mod nodes;
 pub(crate) mod others;

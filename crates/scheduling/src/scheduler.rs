@@ -196,7 +196,7 @@ impl Scheduler {
                 let scores = cycle::score_timed(profile, pod, &self.cluster, several, &mut self.memory, timer);
                 let scores = scores.map_err(Failure::Error)?;
                 attempt.evaluations.extend(cycle::of_scores(&scores));
-                scores.best()
+                attempt.scores.insert(scores).best()
             }
         };
         let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));

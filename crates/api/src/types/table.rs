@@ -17,6 +17,7 @@ mod coordination_v1;
 mod core_v1;
 mod discovery_v1;
 mod events_v1;
+mod flowcontrol_v1;
 mod meta_v1;
 mod networking_v1;
 mod node_v1;
@@ -452,6 +453,29 @@ pub(super) static ALL: &[&Type] = &[
     &events_v1::EVENT,
     &events_v1::EVENT_LIST,
     &events_v1::EVENT_SERIES,
+    &flowcontrol_v1::EXEMPT_PRIORITY_LEVEL_CONFIGURATION,
+    &flowcontrol_v1::FLOW_DISTINGUISHER_METHOD,
+    &flowcontrol_v1::FLOW_SCHEMA,
+    &flowcontrol_v1::FLOW_SCHEMA_CONDITION,
+    &flowcontrol_v1::FLOW_SCHEMA_LIST,
+    &flowcontrol_v1::FLOW_SCHEMA_SPEC,
+    &flowcontrol_v1::FLOW_SCHEMA_STATUS,
+    &flowcontrol_v1::GROUP_SUBJECT,
+    &flowcontrol_v1::LIMIT_RESPONSE,
+    &flowcontrol_v1::LIMITED_PRIORITY_LEVEL_CONFIGURATION,
+    &flowcontrol_v1::NON_RESOURCE_POLICY_RULE,
+    &flowcontrol_v1::POLICY_RULES_WITH_SUBJECTS,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_CONDITION,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_LIST,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_REFERENCE,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_SPEC,
+    &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_STATUS,
+    &flowcontrol_v1::QUEUING_CONFIGURATION,
+    &flowcontrol_v1::RESOURCE_POLICY_RULE,
+    &flowcontrol_v1::SERVICE_ACCOUNT_SUBJECT,
+    &flowcontrol_v1::SUBJECT,
+    &flowcontrol_v1::USER_SUBJECT,
     &networking_v1::HTTP_INGRESS_PATH,
     &networking_v1::HTTP_INGRESS_RULE_VALUE,
     &networking_v1::IP_ADDRESS,
@@ -856,6 +880,10 @@ pub(super) static KINDS: &[(&str, &str, &str, &Type)] = &[
     ("discovery.k8s.io", "v1", "EndpointSliceList", &discovery_v1::ENDPOINT_SLICE_LIST),
     ("events.k8s.io", "v1", "Event", &events_v1::EVENT),
     ("events.k8s.io", "v1", "EventList", &events_v1::EVENT_LIST),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", &flowcontrol_v1::FLOW_SCHEMA),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchemaList", &flowcontrol_v1::FLOW_SCHEMA_LIST),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfigurationList", &flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_LIST),
     ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", &apiserverinternal_v1alpha1::STORAGE_VERSION),
     ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersionList", &apiserverinternal_v1alpha1::STORAGE_VERSION_LIST),
     ("meta.k8s.io", "v1", "APIGroup", &meta_v1::API_GROUP),

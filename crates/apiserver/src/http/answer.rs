@@ -71,7 +71,7 @@ impl Answer {
 
     /// The same in protobuf, if it is an object of a type that has such a form.
     #[must_use]
-    pub(crate) fn into_protobuf(self) -> Self {
+    pub(crate) fn into_protobuf(mut self) -> Self {
         let document = if self.content_type == "application/json" { self.body.whole() } else { None };
         match document.and_then(|text| protobuf::from_json(&text)) {
             Some(body) => Self { content_type: PROTOBUF, body, ..self },
@@ -81,7 +81,7 @@ impl Answer {
 
     /// The same in YAML, keys sorted, if it is a JSON document.
     #[must_use]
-    pub(crate) fn into_yaml(self) -> Self {
+    pub(crate) fn into_yaml(mut self) -> Self {
         let document = if self.content_type == "application/json" { self.body.whole() } else { None };
         let Some(mut document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
         document.sort_keys();

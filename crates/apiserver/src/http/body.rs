@@ -1,13 +1,18 @@
 //! Response bodies: one piece, several pieces that are shared with others, or a stream that lasts.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
+
+use crate::http::listing::{Listing, Piece, Ready};
+
+/// More bytes are a long body.
+const LONG: usize = 64 << 10;
 
 /// What is sent to a client.
 #[derive(Debug)]
@@ -20,6 +25,10 @@ pub enum Body {
     Stream(mpsc::Receiver<Bytes>),
     /// The same, with each part written in another form.
     Written(mpsc::Receiver<Bytes>, fn(&Bytes) -> Bytes),
+    /// Still to be made.
+    Listing(Box<Listing>),
+    /// Being made.
+    Listed(mpsc::Receiver<Piece>),
 }
 
 impl Body {
@@ -35,18 +44,52 @@ impl Body {
         match self {
             Body::Full(bytes) => Some(bytes.len()),
             Body::Pieces(pieces) => Some(pieces.iter().map(Bytes::len).fold(0, usize::saturating_add)),
-            Body::Stream(_) | Body::Written(..) => None,
+            Body::Stream(_) | Body::Written(..) | Body::Listing(_) | Body::Listed(_) => None,
         }
     }
 
-    /// All bytes, if they are there.
+    /// All bytes, if they are there or can be made.
     #[must_use]
-    pub(crate) fn whole(&self) -> Option<Bytes> {
+    pub(crate) fn whole(&mut self) -> Option<Bytes> {
         match self {
             Body::Full(bytes) => Some(bytes.clone()),
             Body::Pieces(pieces) => Some(pieces.iter().flatten().copied().collect()),
-            Body::Stream(_) | Body::Written(..) => None,
+            Body::Listing(listing) => {
+                let bytes: Vec<u8> = std::iter::from_fn(|| listing.next_bytes()).flatten().collect();
+                *self = Body::Full(bytes.into());
+                self.whole()
+            }
+            Body::Stream(_) | Body::Written(..) | Body::Listed(_) => None,
         }
+    }
+
+    /// What is held while it is sent, if something is.
+    pub(crate) fn take_held(&mut self) -> Option<Box<dyn Send>> {
+        match self {
+            Body::Listing(listing) => listing.take_held(),
+            _ => None,
+        }
+    }
+
+    /// Holds something while it is sent, if it is long.
+    pub(crate) fn hold(&mut self, held: Box<dyn Send>) {
+        if !self.is_long() {
+            return;
+        }
+        let length = self.len().unwrap_or_default();
+        let mut listing = match std::mem::replace(self, Body::empty()) {
+            Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
+            Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
+            Body::Listing(listing) => listing,
+            other => return *self = other,
+        };
+        listing.hold(held);
+        *self = Body::Listing(listing);
+    }
+
+    /// Whether it takes a while to do something with all of it.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Body::Listing(_)) || self.len().is_some_and(|length| length > LONG)
     }
 
     /// Whether it is known to be empty.
@@ -64,18 +107,24 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let next = match &mut *self {
             Body::Full(bytes) if bytes.is_empty() => None,
             Body::Full(bytes) => Some(std::mem::take(bytes)),
             Body::Pieces(pieces) => pieces.pop_front(),
             Body::Stream(receiver) => std::task::ready!(receiver.poll_recv(context)),
             Body::Written(receiver, write) => std::task::ready!(receiver.poll_recv(context)).map(|it| write(&it)),
+            Body::Listing(listing) => listing.next_bytes(),
+            Body::Listed(receiver) => match std::task::ready!(receiver.poll_recv(context)) {
+                Some(Piece::Bytes(bytes)) => Some(bytes),
+                Some(Piece::End) => {
+                    *self = Body::empty();
+                    None
+                }
+                None => return Poll::Ready(Some(Err(io::Error::other("the answer was cut off")))),
+            },
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }

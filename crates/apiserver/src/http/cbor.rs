@@ -54,7 +54,7 @@ pub(crate) fn read(parts: &request::Parts, body: Bytes, kind: &str) -> Result<By
 }
 
 /// The answer in CBOR, if it is one in JSON.
-pub(crate) fn leave(answer: Answer) -> Answer {
+pub(crate) fn leave(mut answer: Answer) -> Answer {
     if answer.content_type != "application/json" {
         return answer;
     }

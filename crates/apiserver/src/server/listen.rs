@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -21,6 +21,7 @@ pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Server;
+use super::connections::{Connections, Tracked, is_essential};
 use super::write_timeout::WriteTimeout;
 use crate::audit::Peer;
 use crate::http::body::Body;
@@ -29,8 +30,14 @@ use crate::serving::certificates::{Bundle, CertificateError};
 
 /// Requests that are being handled at the end get so long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// At most this many connections are open.
-const CONNECTIONS_MAX: usize = 10_000;
+/// More than there ever are.
+const PERMITS: u32 = 1 << 24;
+/// A client of HTTP/2 that says nothing is asked so often whether it is there,
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// and has this long to answer.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// So much of an answer waits in memory for each request of an HTTP/2 connection.
+const SEND_BUFFER: usize = 64 << 10;
 /// Watches of one client over one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
 
@@ -97,27 +104,30 @@ pub async fn serve_rotating(
     tls: watch::Receiver<TlsAcceptor>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let connections = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::new(server.options.connections_max);
+    let permits = Arc::new(tokio::sync::Semaphore::new(usize::try_from(PERMITS).unwrap_or(usize::MAX)));
     let (closing, _) = watch::channel(false);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let (stream, address) = match accepted {
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Most often there are no more file descriptors: wait until there are.
                 warn!(err = %error, "Could not accept a connection");
+                connections.give_way(Instant::now());
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+        let Some(tracked) = connections.admit(peer.ip(), Instant::now()) else { continue };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let (server, tls, closing) = (server.clone(), tls.borrow().clone(), closing.subscribe());
         tokio::spawn(async move {
-            let peer = Peer(address.ip());
-            if let Err(error) = connection(server, stream, peer, tls, closing).await {
+            let address = Peer(peer.ip());
+            if let Err(error) = connection(server, stream, address, tls, closing, tracked).await {
                 debug!(err = %error, "Connection ended");
             }
             drop(permit);
@@ -126,9 +136,8 @@ pub async fn serve_rotating(
     drop(listener);
     server.end_watches();
     closing.send_replace(true);
-    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
     // An error means that some did not finish in time.
-    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, connections.acquire_many(all)).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, permits.acquire_many(PERMITS)).await;
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -139,25 +148,60 @@ async fn connection(
     peer: Peer,
     tls: TlsAcceptor,
     mut closing: watch::Receiver<bool>,
+    tracked: Arc<Tracked>,
 ) -> Result<(), AnyError> {
     stream.set_nodelay(true)?;
     let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
-    let stream = tokio::time::timeout(head_timeout, tls.accept(stream)).await??;
+    let first_request = tokio::time::sleep(server.options.first_request_timeout);
+    tokio::pin!(first_request);
+    let stream = tokio::select! {
+        accepted = tokio::time::timeout(head_timeout, tls.accept(stream)) => accepted??,
+        () = first_request.as_mut() => return Err("no handshake in time".into()),
+        () = tracked.closed() => return Err("gave way to another connection".into()),
+    };
     let certificates = stream.get_ref().1.peer_certificates();
     // Whom a certificate names must be clear before anything is answered.
     let user = certificates.and_then(|chain| chain.first()).map(|certificate| subject(certificate)).transpose()?;
-    let service = Connection { server, user: user.flatten().map(Arc::new), peer: Some(peer) };
+    let user = user.flatten();
+    if tracked.is_reserved && !user.as_ref().is_some_and(is_essential) {
+        return Err("only the reserve is left".into());
+    }
+    if let Some(user) = &user
+        && !tracked.identify(user, Instant::now())
+    {
+        return Err("too many connections of this user".into());
+    }
+    let service = Connection { server, user: user.map(Arc::new), peer: Some(peer), tracked: Some(tracked.clone()) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(64 << 10);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(64 << 10)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(KEEP_ALIVE_EVERY)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
     let connection =
         builder.serve_connection_with_upgrades(TokioIo::new(WriteTimeout::new(stream, write_timeout)), service);
     tokio::pin!(connection);
-    tokio::select! {
-        result = connection.as_mut() => return result,
-        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
+    let (mut is_closing, mut is_awaited) = (false, true);
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => return result,
+            _ = closing.wait_for(|closing| *closing), if !is_closing => {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = first_request.as_mut(), if is_awaited => {
+                is_awaited = false;
+                if !tracked.is_heard() {
+                    return Err("no request in time".into());
+                }
+            }
+            () = tracked.closed() => return Err("gave way to another connection".into()),
+        }
     }
-    connection.await
 }
 
 /// One connection's view of the server.
@@ -167,13 +211,15 @@ pub struct Connection {
     user: Option<Arc<User>>,
     /// None where there is no network.
     peer: Option<Peer>,
+    /// None without a network.
+    tracked: Option<Arc<Tracked>>,
 }
 
 impl Connection {
     /// The server without a network: requests come from `user`.
     #[must_use]
     pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
-        Self { server, user: user.map(Arc::new), peer: None }
+        Self { server, user: user.map(Arc::new), peer: None, tracked: None }
     }
 }
 
@@ -183,11 +229,21 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let Self { server, user, peer } = self.clone();
+        let Self { server, user, peer, tracked } = self.clone();
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        Box::pin(async move { Ok(server.handle(request, user.as_deref()).await) })
+        let underway = tracked.as_ref().map(Tracked::request);
+        if let Some(tracked) = tracked.filter(|it| !it.is_identified()) {
+            request.extensions_mut().insert(tracked);
+        }
+        Box::pin(async move {
+            let response = server.handle(request, user.as_deref()).await;
+            if let Some(underway) = underway.filter(|_| response.body().len().is_none()) {
+                underway.stays();
+            }
+            Ok(response)
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! What every cluster has from the start: namespaces, the service of the API, roles and bindings, priority classes.
+//! What every cluster has from the start: namespaces, the service of the API, roles and bindings, priority classes, the
+//! levels and schemas of flow control.
 //!
 //! The objects are data. What exists is left alone, so that changes of an administrator stay.
 
@@ -8,6 +9,7 @@ use tracing::warn;
 
 use crate::authorization::Rule;
 use crate::clock;
+use crate::flow_control::objects;
 use crate::objects::apply::{self, BuiltIn, Versions as _};
 use crate::objects::metadata;
 use crate::objects::services::{self, AddressRange};
@@ -15,13 +17,13 @@ use crate::random;
 use crate::resources::{self, Resource};
 use crate::storage::stored;
 
-const OBJECTS: &str = include_str!("../../data/bootstrap.json");
+pub(crate) const OBJECTS: &str = include_str!("../../data/bootstrap.json");
 
 /// What a fleet of simulated nodes needs: it reads under one identity, and writes as the node that it speaks for.
 const NODE_FLEET: &str = include_str!("../../data/node_fleet.json");
 
 /// Group and resource of each list, in the order in which they are made.
-const LISTS: [(&str, &str); 7] = [
+const LISTS: [(&str, &str); 9] = [
     ("", "namespaces"),
     ("", "services"),
     ("scheduling.k8s.io", "priorityclasses"),
@@ -29,6 +31,8 @@ const LISTS: [(&str, &str); 7] = [
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("rbac.authorization.k8s.io", "roles"),
     ("rbac.authorization.k8s.io", "rolebindings"),
+    (objects::GROUP, objects::LEVELS),
+    (objects::GROUP, objects::SCHEMAS),
 ];
 
 /// What all nodes may do alike: the rules of the role `system:node`, whatever an administrator makes of that.
@@ -100,11 +104,11 @@ fn node_fleet() -> Vec<Write> {
 }
 
 /// A new object in its normal form, as a write.
-fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
+pub(crate) fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
     let key = resource.key(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
     metadata::set(&mut object, "uid", random::uid());
     metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
-    if resource.plural == "priorityclasses" {
+    if resource.plural == "priorityclasses" || resource.group == objects::GROUP {
         metadata::set(&mut object, "generation", 1_i64);
     }
     let fields = object.as_object_mut()?;
@@ -112,6 +116,11 @@ fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
     fields.insert("apiVersion", resource.api_version("v1"));
     let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
     own(resource, &mut normal);
+    if resource.plural == objects::SCHEMAS {
+        // What is built in leads somewhere.
+        let now = metadata::text(&normal, "creationTimestamp").to_owned();
+        normal = objects::with_status(&normal, |_| true, &now).unwrap_or(normal);
+    }
     Some(Write::create(key, stored::encode(&mut normal)?))
 }
 
@@ -125,7 +134,8 @@ fn own(resource: &'static Resource, object: &mut Value) {
         spec.remove("clusterIPs");
         spec.remove("ipFamilies");
     }
-    let (kind, subresource, manager) = (resource.kind, "", "kube-apiserver");
+    let manager = if resource.group == objects::GROUP { objects::PRODUCER } else { "kube-apiserver" };
+    let (kind, subresource) = (resource.kind, "");
     let now = metadata::text(object, "creationTimestamp").to_owned();
     let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now: &now };
     if let Some(managed_fields) = write.update(&empty, &sent) {

@@ -7,7 +7,7 @@ mod rows;
 use api::json::{Object, Value};
 use registry::printers::{Column, Printer, SCALES};
 
-pub(crate) use self::rows::of_stored;
+pub(crate) use self::rows::{Rows, sort};
 use crate::clock;
 use crate::custom::serving::Serving;
 use crate::custom::tables as custom_tables;
@@ -41,6 +41,11 @@ pub(crate) fn of_list(
     let rows: Vec<Value> =
         objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
     Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+}
+
+/// The table of no objects.
+pub(crate) fn empty(resource: &Resource, version: &str, metadata: Object) -> Value {
+    table(version, metadata, Some(&resource.printer), Vec::new())
 }
 
 /// The table of a Scale.

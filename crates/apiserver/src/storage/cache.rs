@@ -8,13 +8,14 @@
 //! - `changes`: the list of the last changes, bounded by age and by bytes of all resources together.
 //! - [`Follower`]: who follows them, woken only by what concerns it.
 //! - [`Indexed`]: objects by the field that is asked for most.
+//! - [`View`]: the objects as they were at a moment, shared with the cache.
 
 mod changes;
 mod follow;
 mod index;
+mod objects;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
 use self::index::Index;
 pub use self::index::Indexed;
+use self::objects::Objects;
+pub use self::objects::{Entry, View};
 use crate::storage::events;
 use crate::storage::stored::Served;
 
@@ -79,7 +82,9 @@ pub struct ResourceCache {
 }
 
 struct State {
-    objects: BTreeMap<Arc<str>, Arc<Served>>,
+    objects: Objects,
+    /// What the texts of the objects take.
+    bytes: usize,
     changes: Changes,
     /// Made when it is first asked.
     index: Option<Index>,
@@ -95,6 +100,15 @@ pub struct Snapshot {
     pub objects: Vec<(Arc<str>, Arc<Served>)>,
     /// How many more there are.
     pub remaining: usize,
+}
+
+/// The objects of a part of a resource as of one revision. Some may be beside the part.
+#[derive(Debug)]
+pub struct Found {
+    /// The revision.
+    pub revision: Revision,
+    /// The objects.
+    pub objects: View,
 }
 
 /// A watcher fell behind the changes that are kept.
@@ -139,7 +153,7 @@ impl Cache {
         });
         for (prefix, objects) in by_prefix(page) {
             let resource = cache.resource(&prefix);
-            resource.state.write().unwrap_or_else(PoisonError::into_inner).objects = objects;
+            resource.write().set_objects(objects);
         }
         cache.progress.read().unwrap_or_else(PoisonError::into_inner).reach(current);
         while cache.revision() < current {
@@ -163,8 +177,7 @@ impl Cache {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         for (prefix, resource) in resources.iter() {
             let mut state = resource.state.write().unwrap_or_else(PoisonError::into_inner);
-            state.objects = objects.remove(prefix).unwrap_or_default();
-            state.index = None;
+            state.set_objects(objects.remove(prefix).unwrap_or_default());
             let sequence = state.changes.restart(revision);
             state.mailboxes.lose_all();
             drop(state);
@@ -336,9 +349,18 @@ fn prefix_of(key: &str) -> &str {
     key.get(..end).unwrap_or(key)
 }
 
+impl State {
+    fn set_objects(&mut self, objects: BTreeMap<Arc<str>, Arc<Served>>) {
+        self.bytes = objects.values().map(|object| object.json.len()).fold(0, usize::saturating_add);
+        self.objects = Objects::from_sorted(objects);
+        self.index = None;
+    }
+}
+
 impl ResourceCache {
     fn new(prefix: &str, changes: Changes, keeps_objects: bool) -> Self {
-        let state = State { objects: BTreeMap::new(), changes, index: None, mailboxes: Mailboxes::default() };
+        let state =
+            State { objects: Objects::default(), bytes: 0, changes, index: None, mailboxes: Mailboxes::default() };
         let indexed = Indexed::of(prefix).filter(|_| keeps_objects);
         Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed, keeps_objects }
     }
@@ -379,6 +401,9 @@ impl ResourceCache {
             Some(served) => state.objects.insert(event.key.clone(), served.clone()),
             None => state.objects.remove(&event.key),
         };
+        let keeps_objects = self.keeps_objects;
+        let texts = |object: Option<&Arc<Served>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
+        state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
         if let Some(index) = &mut state.index {
             index.changed(&event.key, previous.as_deref(), served.as_deref());
         }
@@ -420,13 +445,21 @@ impl ResourceCache {
     /// An object.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Arc<Served>> {
-        self.read().objects.get(key).cloned()
+        self.read().objects.get(key).map(|(_, object)| object.clone())
     }
 
     /// The revision of the last change, 0 if there was none since the start.
     #[must_use]
     pub fn newest(&self) -> Revision {
         self.read().changes.newest()
+    }
+
+    /// How many objects there are, and how many bytes of text they have.
+    #[must_use]
+    pub fn size(&self) -> (u64, u64) {
+        let state = self.read();
+        let number = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        (number(state.objects.len()), number(state.bytes))
     }
 
     /// How many objects there are.
@@ -443,7 +476,7 @@ impl ResourceCache {
 
     /// The objects whose keys start with `prefix`, at most `limit` for which `keep` holds.
     ///
-    /// `revision` is one that the cache is known to have reached. `keep` runs while nothing can change: it is to be quick.
+    /// `revision` is one that the cache is known to have reached.
     pub fn list(
         &self,
         prefix: &str,
@@ -451,33 +484,31 @@ impl ResourceCache {
         revision: Revision,
         mut keep: impl FnMut(&str, &Served) -> bool,
     ) -> Snapshot {
-        let state = self.read();
-        let revision = revision.max(state.changes.newest());
-        let mut range = in_range(&state.objects, prefix);
+        let (revision, view) = {
+            let state = self.read();
+            (revision.max(state.changes.newest()), state.objects.view(prefix))
+        };
         let mut objects = Vec::new();
         let mut remaining = 0_usize;
-        for (key, object) in range.by_ref() {
+        for (index, (key, object)) in view.iter().enumerate() {
             // Kubernetes: whether there is more is asked before whether it is selected.
             if limit.is_some_and(|limit| objects.len() >= limit) {
-                remaining = 1;
+                remaining = view.len().saturating_sub(index);
                 break;
             }
             if keep(key, object) {
                 objects.push((key.clone(), object.clone()));
             }
         }
-        if remaining > 0 {
-            remaining = remaining.saturating_add(range.count());
-        }
         Snapshot { revision, objects, remaining }
     }
 
     /// The objects of a part of the resource, found without a look at the others. Some may be beside the interest.
     #[must_use]
-    pub fn find(&self, interest: &Interest, revision: Revision) -> Snapshot {
+    pub fn find(&self, interest: &Interest, revision: Revision) -> Found {
         self.make_index(interest);
         let state = self.read();
-        self.snapshot(&state, interest, revision)
+        found(&state, interest, revision)
     }
 
     /// Makes the index if the interest needs it.
@@ -486,31 +517,17 @@ impl ResourceCache {
         if self.read().index.is_none() {
             let mut state = self.write();
             let state = &mut *state;
-            state.index.get_or_insert_with(|| Index::new(by, &state.objects));
+            state.index.get_or_insert_with(|| Index::new(by, state.objects.iter()));
         }
     }
 
-    fn snapshot(&self, state: &State, interest: &Interest, revision: Revision) -> Snapshot {
-        let revision = revision.max(state.changes.newest());
-        let shared = |(key, object): (&Arc<str>, &Arc<Served>)| (key.clone(), object.clone());
-        let objects = match (interest, &state.index) {
-            (Interest::Range(prefix), _) => in_range(&state.objects, prefix).map(shared).collect(),
-            (Interest::Key(key), _) => state.objects.get_key_value(key.as_str()).map(shared).into_iter().collect(),
-            (Interest::Field(value), Some(index)) => {
-                index.keys(value).filter_map(|key| state.objects.get_key_value(key)).map(shared).collect()
-            }
-            _ => state.objects.iter().map(shared).collect(),
-        };
-        Snapshot { revision, objects, remaining: 0 }
-    }
-
     /// The objects of a part of the resource, and what happens to it after that.
-    pub fn find_and_follow(self: &Arc<Self>, interest: Interest, revision: Revision) -> (Snapshot, Follower) {
+    pub fn find_and_follow(self: &Arc<Self>, interest: Interest, revision: Revision) -> (Found, Follower) {
         self.make_index(&interest);
         let mut state = self.write();
-        let snapshot = self.snapshot(&state, &interest, revision);
+        let found = found(&state, &interest, revision);
         let place = state.changes.end();
-        (snapshot, Follower::new(self, &mut state, interest, place))
+        (found, Follower::new(self, &mut state, interest, place))
     }
 
     /// What happens to a part of the resource from now on.
@@ -548,13 +565,17 @@ impl ResourceCache {
     }
 }
 
-/// The objects whose keys start with `prefix`.
-fn in_range<'o>(
-    objects: &'o BTreeMap<Arc<str>, Arc<Served>>,
-    prefix: &'o str,
-) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Served>)> {
-    let range = objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-    range.take_while(move |(key, _)| key.starts_with(prefix))
+fn found(state: &State, interest: &Interest, revision: Revision) -> Found {
+    let revision = revision.max(state.changes.newest());
+    let objects = match (interest, &state.index) {
+        (Interest::Range(prefix), _) => state.objects.view(prefix),
+        (Interest::Key(key), _) => View::of(state.objects.get(key).cloned().into_iter().collect()),
+        (Interest::Field(value), Some(index)) => {
+            View::of(index.keys(value).filter_map(|key| state.objects.get(key)).cloned().collect())
+        }
+        _ => state.objects.view(""),
+    };
+    Found { revision, objects }
 }
 
 #[cfg(test)]

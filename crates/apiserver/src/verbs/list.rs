@@ -1,6 +1,7 @@
 //! Listing a collection: from the cache, or page by page from the store at one revision.
 
-use std::collections::VecDeque;
+mod writer;
+
 use std::sync::Arc;
 
 use api::field::{Errors, Path};
@@ -9,21 +10,20 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
-use bytes::{BufMut as _, Bytes, BytesMut};
 use store::{ListOptions, Revision};
 
-use super::{Call, Selection, partial_metadata};
+use self::writer::Writer;
+use super::{Call, Selection};
 use crate::http::answer::Answer;
-use crate::http::body::Body;
+use crate::http::listing::heavy;
 use crate::http::negotiation::Form;
 use crate::http::status::{Failure, Result};
 use crate::serving::tables;
-use crate::storage::cache::Snapshot;
+use crate::storage::cache::{Found, Snapshot};
 use crate::storage::stored::Served;
-use registry::conversion;
 
-/// Pieces of a long list have about this many bytes.
-const PIECE: usize = 64 << 10;
+/// A list of more objects is long: it is made while it is sent.
+const LONG: usize = 500;
 
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     let selection = Selection::from_query(call.query, call.resource)?;
@@ -61,11 +61,10 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
         return page(call, &selection, limit, None, None).await;
     }
     let revision = call.server.cache.revision();
-    if selection.is_everything() {
-        let snapshot = call.cache().list(&call.range(), limit, revision, |_, _| true);
-        return show(call, &snapshot, &selection);
-    }
     let found = call.cache().find(&call.interest(&selection), revision);
+    if found.objects.len() > LONG && limit.is_none_or(|limit| limit >= found.objects.len()) && !is_custom_table(call) {
+        return long(call, found, selection);
+    }
     let snapshot = select(&call.range(), found, limit, &selection).await;
     show(call, &snapshot, &selection)
 }
@@ -74,19 +73,19 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
 const SELECT_CHUNK: usize = 256;
 
 /// Those of a snapshot that are selected.
-pub(super) async fn select(range: &str, snapshot: Snapshot, limit: Option<usize>, selection: &Selection) -> Snapshot {
-    let mut selected = Snapshot { revision: snapshot.revision, objects: Vec::new(), remaining: 0 };
-    let count = snapshot.objects.len();
-    for (index, (key, object)) in snapshot.objects.into_iter().enumerate() {
+pub(super) async fn select(range: &str, found: Found, limit: Option<usize>, selection: &Selection) -> Snapshot {
+    let mut selected = Snapshot { revision: found.revision, objects: Vec::new(), remaining: 0 };
+    let count = found.objects.len();
+    for (index, (key, object)) in found.objects.iter().enumerate() {
         // Kubernetes: whether there is more is asked before whether it is selected.
         if limit.is_some_and(|limit| selected.objects.len() >= limit) {
             selected.remaining = count.saturating_sub(index);
             break;
         }
-        if key.starts_with(range) && selection.matches_served(&key, &object) {
-            selected.objects.push((key, object));
+        if key.starts_with(range) && selection.matches_served(key, object) {
+            selected.objects.push((key.clone(), object.clone()));
         }
-        if index.checked_rem(SELECT_CHUNK) == Some(0) {
+        if index > 0 && index.checked_rem(SELECT_CHUNK) == Some(0) {
             tokio::task::yield_now().await;
         }
     }
@@ -222,94 +221,53 @@ fn list_metadata(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) ->
     metadata
 }
 
+/// Whether the answer is a table whose cells are expressions over the whole request's budget.
+fn is_custom_table(call: &Call<'_>) -> bool {
+    call.accepted.form == Form::Table && call.custom.is_some()
+}
+
+/// The answer that shows many objects.
+fn long(call: &Call<'_>, found: Found, selection: Selection) -> Result<Answer> {
+    check_form(call)?;
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", found.revision.to_string());
+    let (count, bytes) = call.cache().size();
+    let bytes = usize::try_from(bytes.checked_div(count).unwrap_or_default()).unwrap_or(usize::MAX);
+    let bytes = bytes.saturating_mul(found.objects.len());
+    let body = Writer::of(call, metadata).long(found.objects, call.range(), selection, bytes);
+    Ok(Answer::bytes(200, content_type(call), body))
+}
+
+fn content_type(call: &Call<'_>) -> &'static str {
+    let is_yaml = call.accepted.yaml && matches!(call.accepted.form, Form::Object | Form::GroupDiscovery);
+    if is_yaml { "application/yaml" } else { "application/json" }
+}
+
+/// A list is not one object.
+fn check_form(call: &Call<'_>) -> Result<()> {
+    if call.accepted.form != Form::Metadata {
+        return Ok(());
+    }
+    let kind = call.resource.kind;
+    let group = if call.resource.group.is_empty() { "core" } else { call.resource.group };
+    let package = group.split('.').next().unwrap_or(group);
+    let message =
+        format!("you requested PartialObjectMetadata, but the requested object is a list (*{package}.{kind}List)");
+    Err(Failure::new(406, "NotAcceptable", message))
+}
+
 /// The answer that shows a snapshot in the form that was asked for.
 pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) -> Result<Answer> {
     let metadata = list_metadata(call, snapshot, selection);
-    match call.accepted.form {
-        Form::Table => {
-            if call.custom.is_none() {
-                let objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
-                return Ok(Answer::bytes(200, "application/json", tables::of_stored(call, &objects, metadata)));
-            }
-            let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
-            tables::of_list(call, 200, objects, metadata)
-        }
-        Form::MetadataList | Form::Metadata => {
-            if call.accepted.form == Form::Metadata {
-                let kind = call.resource.kind;
-                let group = if call.resource.group.is_empty() { "core" } else { call.resource.group };
-                let package = group.split('.').next().unwrap_or(group);
-                let message = format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list (*{package}.{kind}List)"
-                );
-                return Err(Failure::new(406, "NotAcceptable", message));
-            }
-            let version = &call.accepted.version;
-            let items: Vec<Value> =
-                snapshot.objects.iter().map(|(_, object)| partial_metadata(&object.decode(), version)).collect();
-            let items = if items.is_empty() { Value::Null } else { Value::Array(items) };
-            let api_version = format!("meta.k8s.io/{version}");
-            let list = api::json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": metadata, "items": items
-            });
-            Ok(Answer::json(200, &list))
-        }
-        Form::Object | Form::GroupDiscovery => {
-            let objects = snapshot.objects.iter().map(|(_, object)| &**object);
-            Ok(Answer::bytes(200, "application/json", typed_list(call, objects, metadata)))
-        }
+    if is_custom_table(call) {
+        let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
+        return heavy(|| tables::of_list(call, 200, objects, metadata));
     }
-}
-
-/// A list of whole objects, made of the pieces that the cache holds.
-pub(super) fn typed_list<'o>(call: &Call<'_>, objects: impl Iterator<Item = &'o Served>, metadata: Object) -> Body {
-    let (resource, version) = (call.resource, &call.target.version);
-    let mut metadata = metadata;
-    if call.custom.is_some() {
-        metadata.get_or_insert("continue", || "".into());
+    check_form(call)?;
+    let mut objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
+    if call.accepted.form == Form::Table {
+        tables::sort(call.resource, &mut objects);
     }
-    let head = api::json!({
-        "kind": (resource.list_kind()), "apiVersion": (resource.api_version(version)), "metadata": metadata
-    });
-    let mut piece = BytesMut::with_capacity(PIECE);
-    let mut pieces = VecDeque::new();
-    let head = api::json::to_string(&head);
-    piece.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
-    piece.put_slice(b",\"items\":[");
-    // Items of a typed list do not repeat kind and version.
-    let type_fields = type_fields(resource.kind, &conversion::stored_api_version(resource));
-    let converted = !conversion::is_stored(resource, version);
-    for (index, object) in objects.enumerate() {
-        if index > 0 {
-            piece.put_u8(b',');
-        }
-        if let Some(custom) = &call.custom {
-            piece.put_slice(&custom.text(object));
-        } else if converted {
-            let mut value = object.decode();
-            call.convert(&mut value);
-            if let Some(fields) = value.as_object_mut() {
-                fields.remove("kind");
-                fields.remove("apiVersion");
-            }
-            piece.put_slice(api::json::to_string(&value).as_bytes());
-        } else {
-            piece.put_u8(b'{');
-            let json: &Bytes = &object.json;
-            piece.put_slice(
-                json.strip_prefix(type_fields.as_bytes()).unwrap_or_else(|| json.get(1..).unwrap_or_default()),
-            );
-        }
-        if piece.len() > PIECE {
-            pieces.push_back(piece.split().freeze());
-            piece.reserve(PIECE);
-        }
-    }
-    piece.put_slice(b"]}\n");
-    pieces.push_back(piece.freeze());
-    Body::Pieces(pieces)
-}
-
-fn type_fields(kind: &str, api_version: &str) -> String {
-    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
+    let body = Writer::of(call, metadata).whole(objects.into_iter());
+    Ok(Answer::bytes(200, content_type(call), body))
 }

@@ -3,6 +3,8 @@
 //! A task per watch reads its place in the cache's list of changes and hands lines to the connection, a few at a time: a
 //! client that does not read stops the task, and loses its place if it stays away for too long.
 
+pub(crate) mod memory;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ use crate::http::status::{Failure, Result};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, Snapshot, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, Found, TooOld, event_line};
 use crate::storage::stored::Served;
 use registry::conversion;
 
@@ -73,6 +75,10 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(u64::MAX),
         _ => 1800_u64.saturating_add(crate::random::below(1800)),
     };
+    let Some(share) = call.server.watch_memory.share(call.user) else {
+        let failure = Failure::new(429, "TooManyRequests", "too many watches, please try again later");
+        return Err(failure.with_detail("retryAfterSeconds", 1_i64));
+    };
     let cache = call.cache();
     let interest = call.interest(&selection);
     let (snapshot, follower) = if initial && !cache.keeps_objects() {
@@ -97,6 +103,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         accepted: call.accepted.clone(),
         range: call.range(),
         selection,
+        share,
         sender,
         after,
         progress: 0,
@@ -134,6 +141,7 @@ struct Watcher {
     accepted: Accepted,
     range: String,
     selection: Selection,
+    share: memory::Share,
     sender: mpsc::Sender<Bytes>,
     /// Changes up to here are known to the client.
     after: Revision,
@@ -149,6 +157,10 @@ impl Watcher {
         if bytes.is_empty() {
             return Some(());
         }
+        let Some(bytes) = self.share.charge(bytes).await else {
+            self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+            return None;
+        };
         self.sender.send(bytes).await.ok()
     }
 
@@ -159,9 +171,9 @@ impl Watcher {
         self.send(line).await;
     }
 
-    async fn send_initial(&mut self, snapshot: Snapshot, marks_end: bool) -> Option<()> {
+    async fn send_initial(&mut self, mut snapshot: Found, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
-        for (key, object) in snapshot.objects {
+        while let Some((key, object)) = snapshot.objects.next_entry() {
             if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
                 continue;
             }

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use apiserver::Options;
+use apiserver::identity::User;
 use apiserver::serving::certificates::Authority;
 
 use super::client::Endpoint;
@@ -103,30 +104,37 @@ fn heads_and_bodies_that_do_not_come_are_not_waited_for() {
 }
 
 #[test]
-fn too_many_requests_at_a_time_are_told_to_come_back() {
-    let running = Running::start(Options { writes_max: 0, ..Options::default() });
-    let refusal = running.ask("POST", "/api/v1/namespaces", "", br#"{"metadata":{"name":"more"}}"#);
-    assert_eq!(refusal.status, 429);
-    assert_eq!(refusal.header("retry-after").as_deref(), Some("1"));
-    // Reads and health go on.
-    running.check_alive();
-}
-
-#[test]
 fn a_body_that_comes_slowly_takes_no_seat() {
-    let running =
-        Running::start(Options { writes_max: 1, request_timeout: Duration::from_secs(10), ..Options::default() });
+    // Somebody who is limited, with all rights and one seat.
+    let jane = User::authenticated("jane", &[]);
+    let options = Options {
+        reads_max: 0,
+        writes_max: 1,
+        request_timeout: Duration::from_secs(10),
+        tokens: [("secret".to_owned(), jane)].into(),
+        ..Options::default()
+    };
+    let running = Running::start(options);
+    let binding =
+        br#"{"metadata":{"name":"jane"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",
+        "name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}"#;
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    assert_eq!(running.ask("POST", path, "", binding).status, 201);
     let body = br#"{"metadata":{"name":"late"}}"#;
-    let head = format!("POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    let token = "Authorization: Bearer secret";
+    let head =
+        format!("POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\n{token}\r\nContent-Length: {}\r\n\r\n", body.len());
     let mut waiting: Vec<_> = (0..5)
         .map(|_| {
-            let mut client = running.endpoint.connect();
+            let mut client = running.anonymous.connect();
             client.send(head.as_bytes()).unwrap();
             client.send(&body[..1]).unwrap();
             client
         })
         .collect();
-    let answer = running.ask("POST", "/api/v1/namespaces", "", br#"{"metadata":{"name":"more"}}"#);
+    let headers = [("Authorization", "Bearer secret")];
+    let more = br#"{"metadata":{"name":"more"}}"#;
+    let answer = running.anonymous.request("POST", "/api/v1/namespaces", &headers, more).unwrap();
     assert_eq!(answer.status, 201, "{}", answer.text());
     let mut codes: Vec<_> = Vec::new();
     for client in &mut waiting {
@@ -134,6 +142,35 @@ fn a_body_that_comes_slowly_takes_no_seat() {
         codes.push(client.response().unwrap().status);
     }
     assert_eq!(codes, [201, 409, 409, 409, 409]);
+    running.check_alive();
+}
+
+#[test]
+fn silent_connections_lock_nobody_out() {
+    let running = Running::start(Options { connections_max: 40, ..Options::default() });
+    let silent: Vec<_> = (0..400).map(|_| running.endpoint.tcp()).collect();
+    running.check_alive();
+    // Those who have asked something keep their connection while others come.
+    let mut client = running.endpoint.connect();
+    client.send(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut start = [0; 15];
+    client.stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    let more: Vec<_> = (0..400).map(|_| running.endpoint.tcp()).collect();
+    running.check_alive();
+    client.stream.read_exact(&mut start).unwrap();
+    drop((silent, more));
+}
+
+#[test]
+fn who_asks_nothing_is_not_waited_for() {
+    let running = Running::start(Options { first_request_timeout: Duration::from_millis(300), ..Options::default() });
+    // Before the handshake, and after it.
+    let (took, _) = until_closed(running.endpoint.tcp());
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let started = Instant::now();
+    assert!(running.endpoint.connect().is_closed());
+    assert!(started.elapsed() < Duration::from_secs(10));
     running.check_alive();
 }
 

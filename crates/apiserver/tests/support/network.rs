@@ -45,16 +45,25 @@ impl Network {
     }
 
     pub async fn start_on(options: store::Options) -> Self {
+        Self::start_with(options, Options::default()).await
+    }
+
+    pub async fn start_with(store_options: store::Options, options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::load_or_create(directory.path(), &addresses()).unwrap();
-        let store = Arc::new(Embedded::in_memory(options).unwrap());
-        let server = Server::start(store, Options::default()).await.unwrap();
+        let store = Arc::new(Embedded::in_memory(store_options).unwrap());
+        let server = Server::start(store, options).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (tls, newest) = watch::channel(listen::tls(&bundle).unwrap());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest, stopped));
         Self { server, bundle, tls, address, stop, serving, directory }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A TLS stream with the administrator's certificate.
@@ -64,22 +73,50 @@ impl Network {
 
     /// A TLS stream that shows and trusts the certificates of a bundle.
     pub async fn stream_as(&self, bundle: &Bundle) -> tokio_rustls::client::TlsStream<TcpStream> {
+        self.stream_with(Some(bundle)).await.unwrap()
+    }
+
+    /// A TLS stream that shows a certificate, or none.
+    pub async fn stream_with(
+        &self,
+        bundle: Option<&Bundle>,
+    ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         use rustls::pki_types::CertificateDer;
         use rustls::pki_types::pem::PemObject as _;
         let mut roots = rustls::RootCertStore::empty();
         let authority = self.bundle.authority.certificate();
         roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(vec![bundle.admin.certificate_der().unwrap()], bundle.admin.key_der().unwrap())
-            .unwrap();
+            .with_root_certificates(roots);
+        let mut config = match bundle {
+            Some(bundle) => {
+                let certificate = vec![bundle.admin.certificate_der().unwrap()];
+                builder.with_client_auth_cert(certificate, bundle.admin.key_der().unwrap()).unwrap()
+            }
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        let stream = TcpStream::connect(self.address).await?;
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        connector.connect(ServerName::from(self.address.ip()), stream).await.unwrap()
+        connector.connect(ServerName::from(self.address.ip()), stream).await
+    }
+
+    /// A connection with the administrator's certificate, or without one.
+    pub async fn connect_as(&self, is_admin: bool) -> Connection {
+        if is_admin { self.connect().await } else { self.try_connect().await.unwrap() }
+    }
+
+    /// A connection without a certificate; none if the server does not want it.
+    pub async fn try_connect(&self) -> Option<Connection> {
+        let stream = TokioIo::new(self.stream_with(None).await.ok()?);
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.ok()?;
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Some(Connection(sender))
     }
 
     pub async fn connect(&self) -> Connection {
@@ -114,6 +151,23 @@ impl Connection {
         }
         self.0.ready().await.unwrap();
         self.0.send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
+    }
+
+    /// As [`Connection::send`], but the connection may end.
+    pub async fn try_send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<http::Response<Incoming>, hyper::Error> {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let mut request = Request::builder().method(method).uri(format!("https://localhost{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.0.ready().await?;
+        self.0.send_request(request.body(Full::new(body)).unwrap()).await
     }
 
     pub async fn ask(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {

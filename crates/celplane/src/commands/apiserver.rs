@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Serves until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.server.run(Features::default(), None)?;
+        self.server.run(Features::default(), None, false)?;
         Ok(ExitCode::SUCCESS)
     }
 }

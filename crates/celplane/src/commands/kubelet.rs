@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::kubelet::slice_template::SliceTemplate;
+use ::kubelet::template::Template;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;
@@ -44,7 +45,8 @@ impl Arguments {
                 // The names of nodes can stand in headers.
                 if is_node { own.clone() } else { own.impersonating(&user, &groups).unwrap_or_else(|_| own.clone()) }
             });
-            roles::run_alone(kubelet::start(names, self.devices, reads, client_for, features), role.open_place(10248)).await
+            let nodes = kubelet::Nodes { names, template: Template::default(), adopts: false, devices: self.devices };
+            roles::run_alone(kubelet::start(nodes, reads, client_for, features), role.open_place(10248)).await
         })
     }
 }

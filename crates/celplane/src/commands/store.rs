@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::control_plane::STORE_FILE;
+use crate::data_directory;
 
 /// Check, back up, restore, export or compact the embedded store
 #[derive(clap::Args)]
@@ -31,8 +32,8 @@ super::subcommands! {
 /// Where the store is.
 #[derive(clap::Args)]
 struct Place {
-    /// The data directory of the server
-    #[arg(long, value_name = "DIRECTORY", default_value = "celplane-data")]
+    /// The data directory of the server; by default that of `celplane up`
+    #[arg(long, value_name = "DIRECTORY", default_value_os_t = data_directory::default_path(), hide_default_value = true)]
     data_dir: PathBuf,
 }
 

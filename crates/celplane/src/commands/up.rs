@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use api::features::Features;
 
+use crate::background;
 use crate::control_plane::{Beside, ServerArguments};
 
 /// Run the control plane in one process, with all features on and simulated nodes
@@ -13,12 +14,24 @@ pub(crate) struct Arguments {
     server: ServerArguments,
     #[command(flatten)]
     beside: Beside,
+    /// Return when it is ready and leave it running in the background; `celplane down` ends it
+    #[arg(long)]
+    wait: bool,
+    /// This is the one in the background
+    #[arg(long, hide = true, conflicts_with = "wait")]
+    detached: bool,
 }
 
 impl Arguments {
     /// Runs until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.server.run(Features::all_proposals(), Some(self.beside))?;
+        if self.wait {
+            return background::start("--wait", "--detached", &self.server.data_dir());
+        }
+        if self.detached {
+            background::detach();
+        }
+        self.server.run(Features::all_proposals(), Some(self.beside), self.detached)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,27 +3,48 @@
 //! They are started after the server and ended before it, in the opposite order. No lease is contended for: nobody else
 //! can be there.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::kubelet::slice_template::SliceTemplate;
-use anyhow::Result;
+use ::kubelet::template::Template;
+use anyhow::{Context as _, Result};
+use api::core::v1::Node;
 use api::features::Features;
+use api::json::Value;
 use apiserver::Server;
+use apiserver::identity::User;
+use apiserver::server::listen::Connection;
 use apiserver::serving::certificates::Authority;
+use client::Client;
+use client::resources::Served as _;
 use controllers::settings::Settings;
+use futures::future::join_all;
 use scheduling::config::Configuration;
 
+use super::load;
+use super::nodes::Nodes;
+use super::ready::{self, Wanted};
 use crate::roles::connections::in_process;
 use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
+/// So many nodes are created at once.
+const REGISTRATIONS: usize = 64;
+
 /// Flags of the components beside the server.
 #[derive(clap::Args)]
 pub(crate) struct Beside {
-    /// How many simulated nodes there are
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    nodes: usize,
+    /// How many simulated nodes there are; 3 if nothing else is said
+    #[arg(long, value_name = "COUNT")]
+    nodes: Option<usize>,
+    /// What the nodes are like: a Node without a name for those of --nodes, Nodes with names for more
+    #[arg(long, value_name = "FILE")]
+    node_template: Option<PathBuf>,
+    /// Play what `kubectl get nodes,pods,… -A -o yaml` of another cluster gave: a file or directory
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
     /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
@@ -56,10 +77,30 @@ pub(super) struct Checked {
     controller_manager: Features,
     kubelet: Features,
     scheduler_config: Configuration,
-    nodes: usize,
+    nodes: Nodes,
+    load: Option<PathBuf>,
     devices: Option<SliceTemplate>,
     limits: Limits,
     controllers: Vec<String>,
+}
+
+impl Checked {
+    /// Everything with the same gates, and only nodes that ask to be played.
+    pub(super) fn without_nodes(features: Features) -> Self {
+        let nodes = Nodes { numbered: 0, template: Template::default(), named: Vec::new() };
+        Checked {
+            apiserver: features,
+            scheduler: features,
+            controller_manager: features,
+            kubelet: features,
+            scheduler_config: Configuration::default(),
+            nodes,
+            load: None,
+            devices: None,
+            limits: Limits::default(),
+            controllers: vec!["*".to_owned()],
+        }
+    }
 }
 
 impl Beside {
@@ -73,7 +114,8 @@ impl Beside {
             controller_manager: shared.with_flag(&self.controller_manager_feature_gates)?,
             kubelet: shared.with_flag(&self.kubelet_feature_gates)?,
             scheduler_config: scheduler_config.transpose()?.unwrap_or_default(),
-            nodes: self.nodes,
+            nodes: Nodes::plan(self.nodes, self.node_template.as_deref(), self.load.is_some())?,
+            load: self.load,
             devices: self.devices,
             limits: self.limits,
             controllers: self.controllers,
@@ -82,11 +124,23 @@ impl Beside {
 }
 
 /// Components at work, in the order in which they were started.
-pub(super) struct Running(Vec<Role>);
+pub(super) struct Running {
+    roles: Vec<Role>,
+    wanted: Wanted,
+    admin: Client,
+}
 
 impl Checked {
     /// Starts controllers, scheduler and nodes. By its `authority` pods know the server, and users get certificates.
-    pub(super) fn start(self, server: &Arc<Server>, authority: Authority) -> Running {
+    pub(super) async fn start(self, server: &Arc<Server>, authority: Authority) -> Result<Running> {
+        let user = User::authenticated("celplane", &["system:masters"]);
+        let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "celplane");
+        if let Some(path) = &self.load {
+            let loaded = load::load(&admin, path).await?;
+            // Nobody needs to read this: a closed standard error is not a failure.
+            let _ = write!(std::io::stderr(), "{}", loaded.text());
+        }
+        register(&admin, &self.nodes.named).await?;
         let settings = Settings {
             root_ca: authority.certificate().to_owned(),
             tokens: Some(Arc::new(signing::Tokens::Server(server.clone()))),
@@ -97,27 +151,66 @@ impl Checked {
         let for_controllers = connect.clone();
         let clients = Arc::new(move |user: &str| for_controllers(user, controller_manager::NAME));
         let own = clients(controllers::manager::IDENTITY);
+        let all_controllers = self.controllers == ["*"];
         let mut roles =
             vec![controller_manager::start(own, clients, self.controllers, settings, self.controller_manager, false)];
         let for_scheduler = connect(::scheduler::IDENTITY, scheduler::NAME);
         let profiler = Default::default();
         roles.push(scheduler::start(for_scheduler, self.scheduler, self.limits, self.scheduler_config, profiler, None));
-        if self.nodes > 0 {
-            let reads = connect(kubelet::FLEET, kubelet::NAME);
-            let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
-            roles.push(kubelet::start(kubelet::names(self.nodes), self.devices, reads, client_for, self.kubelet));
-        }
+        let reads = connect(kubelet::FLEET, kubelet::NAME);
+        let client_for = Arc::new(move |node: &str| connect(&format!("system:node:{node}"), kubelet::NAME));
+        let names = kubelet::names(self.nodes.numbered);
+        let nodes = kubelet::Nodes { names, template: self.nodes.template, adopts: true, devices: self.devices };
+        roles.push(kubelet::start(nodes, reads, client_for, self.kubelet));
         for role in &roles {
             server.add_component(role.name, role.registry.clone(), Box::new(role.failures()));
         }
-        Running(roles)
+        let played = admin.objects::<Node>().list(&Default::default()).await?;
+        let is_numbered = |name: &str| {
+            name.strip_prefix("node-")
+                .is_some_and(|number| number.parse::<usize>().is_ok_and(|number| number < self.nodes.numbered))
+        };
+        let adopted = played.items.iter().filter(|node| {
+            node.metadata.annotations.contains_key(::kubelet::fleet::PLAYED) && !is_numbered(&node.metadata.name)
+        });
+        let wanted = Wanted { nodes: self.nodes.numbered.saturating_add(adopted.count()), all_controllers };
+        Ok(Running { roles, wanted, admin })
     }
 }
 
+/// Creates nodes that have names of their own, unless they are there.
+async fn register(client: &Client, nodes: &[Value]) -> Result<()> {
+    let create = |node: &Value| {
+        let (nodes, node) = (client.documents(Node::RESOURCE), node.clone());
+        async move { nodes.create("", &node).await }
+    };
+    for some in nodes.chunks(REGISTRATIONS) {
+        for answer in join_all(some.iter().map(create)).await {
+            match answer {
+                Err(error) if !error.is_already_exists() => {
+                    return Err(error).context("cannot create the nodes of the template");
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Running {
+    /// A connection that may do everything.
+    pub(super) fn admin(&self) -> &Client {
+        &self.admin
+    }
+
+    /// Waits until everything works; how many nodes are ready then.
+    pub(super) async fn ready(&self) -> Result<usize> {
+        ready::wait(&self.admin, self.wanted).await
+    }
+
     /// Ends them, the last one first.
     pub(super) async fn end(self) {
-        for role in self.0.into_iter().rev() {
+        for role in self.roles.into_iter().rev() {
             role.end().await;
         }
     }

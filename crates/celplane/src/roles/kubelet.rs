@@ -22,21 +22,28 @@ pub(crate) const FLEET: &str = "system:celplane:node-fleet";
 /// So many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
-/// Starts nodes of these names. `reads` is used for what all of them see, and `client_for` for what each writes.
-pub(crate) fn start(
-    nodes: Vec<String>,
-    devices: Option<SliceTemplate>,
-    reads: Client,
-    client_for: ClientFor,
-    features: Features,
-) -> Role {
+/// Which nodes.
+pub(crate) struct Nodes {
+    /// Their names.
+    pub(crate) names: Vec<String>,
+    /// What they are like.
+    pub(crate) template: Template,
+    /// Whether others may ask to be played.
+    pub(crate) adopts: bool,
+    /// Which devices they have, unless a Node says otherwise.
+    pub(crate) devices: Option<SliceTemplate>,
+}
+
+/// Starts nodes. `reads` is used for what all of them see, and `client_for` for what each writes.
+pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features: Features) -> Role {
     Role::start(NAME, features, move |setting| async move {
         let started = Instant::now();
         let cache = CompileCache::new(EXPRESSIONS_MAX, Arc::new(move || started.elapsed()))?;
         let options = Options {
-            nodes,
-            template: Template::default(),
-            devices,
+            nodes: nodes.names,
+            template: nodes.template,
+            adopts: nodes.adopts,
+            devices: nodes.devices,
             client: reads,
             client_for,
             cache: Arc::new(cache),

@@ -23,6 +23,12 @@ pub(crate) struct Limits {
     device_constraint_budget: u64,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { device_constraint_budget: dra::Budget::COST_LIMIT }
+    }
+}
+
 /// Starts it; with a lease where others of its kind may run.
 pub(crate) fn start(
     client: Client,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::Node;
-use api::json::Text;
+use api::json::{Text, Value};
+use api::time::Timestamp;
 use client::Error;
 use client::objects::Patch;
 use client::resources::Served as _;
@@ -16,6 +17,7 @@ use tracing::{debug, info, warn};
 use super::member::Member;
 use super::{Inner, PAUSES};
 use crate::runtime::Runtime;
+use crate::template::Template;
 use crate::{heartbeat, node_status};
 
 /// A status that has not changed is written again after this long.
@@ -29,8 +31,8 @@ const REGISTRATIONS: usize = 128;
 impl<R: Runtime> Inner<R> {
     /// Makes sure that each node exists.
     pub(super) async fn register_all(&self) {
-        let missing = self.members.values().filter(|member| self.nodes.store().get("", &member.name).is_none());
-        let missing: Vec<Arc<Member>> = missing.cloned().collect();
+        let mut missing = self.members.all();
+        missing.retain(|member| self.nodes.store().get("", &member.name).is_none());
         stream::iter(&missing).for_each_concurrent(REGISTRATIONS, |member| self.register(member)).await;
     }
 
@@ -65,7 +67,7 @@ impl<R: Runtime> Inner<R> {
     async fn report(&self, name: &Text) -> Result<Option<Duration>, Error> {
         let Some(member) = self.members.get(name).filter(|member| member.is_alive()) else { return Ok(None) };
         let Some(node) = self.nodes.store().get("", name) else { return Ok(None) };
-        self.publish(member, &node).await?;
+        self.publish(&member, &node).await?;
         let now = (self.clock)();
         let (is_ready, changes) = member.faults().is_ready(now);
         let turn = u32::try_from(member.number % STATUS_TURNS).unwrap_or(0);
@@ -73,10 +75,18 @@ impl<R: Runtime> Inner<R> {
         let interval = STATUS_INTERVAL.saturating_add(spread);
         let age = node_status::last_heartbeat(&node).map_or(interval, |at| at.until(now));
         let earlier = |next: Duration| Some(changes.map_or(next, |changes| changes.min(next)));
-        if node_status::says(&node, is_ready) && age < interval {
+        if node_status::says(&node, is_ready) && age < interval && !node.status.addresses.is_empty() {
             return Ok(earlier(interval.saturating_sub(age)));
         }
-        let patch = node_status::patch(&node, is_ready, now);
+        let mut patch = node_status::patch(&node, is_ready, now);
+        // Every node has an address: one without was made by somebody else and never played.
+        if node.status.addresses.is_empty() {
+            let whole = self.completed(&node, member.number, now);
+            let labels = whole.at(&["metadata", "labels"]).cloned().unwrap_or_default();
+            let labels = api::json!({"metadata": {"labels": labels}});
+            member.client.documents(Node::RESOURCE).patch("", name, "", Patch::StrategicMerge, &labels).await?;
+            patch = api::json!({"status": (whole.get("status").cloned().unwrap_or_default())});
+        }
         match member.client.documents(Node::RESOURCE).patch("", name, "status", Patch::StrategicMerge, &patch).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(earlier(interval)),
@@ -85,27 +95,38 @@ impl<R: Runtime> Inner<R> {
 
     /// Renews the leases, burst by burst.
     pub(super) async fn keep_alive(self: Arc<Self>) {
-        let bursts = heartbeat::bursts(self.members.len());
-        let members: Vec<Vec<Arc<Member>>> = (0..bursts)
-            .map(|burst| {
-                let of_burst = |it: &&Arc<Member>| heartbeat::is_in_burst(it.number, burst, bursts);
-                self.members.values().filter(of_burst).cloned().collect()
-            })
-            .collect();
         // At the start nobody waits for its turn: the last lease may be old.
-        for burst in &members {
+        for burst in self.bursts() {
             join_all(burst.iter().map(|member| self.renew(member))).await;
         }
-        let pause = heartbeat::INTERVAL.checked_div(u32::try_from(bursts).unwrap_or(1)).unwrap_or(heartbeat::INTERVAL);
-        let mut ticks = tokio::time::interval(pause);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.tick().await;
         loop {
-            for burst in &members {
+            // The fleet may have grown since the last round.
+            let bursts = self.bursts();
+            let pause = u32::try_from(bursts.len()).ok().and_then(|count| heartbeat::INTERVAL.checked_div(count));
+            let mut ticks = tokio::time::interval(pause.unwrap_or(heartbeat::INTERVAL));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.tick().await;
+            for burst in &bursts {
                 ticks.tick().await;
                 join_all(burst.iter().map(|member| self.renew(member))).await;
             }
         }
+    }
+
+    /// The members, by the burst in which they renew their leases.
+    fn bursts(&self) -> Vec<Vec<Arc<Member>>> {
+        let members = self.members.all();
+        let bursts = heartbeat::bursts(members.len());
+        let of_burst = |burst: usize| {
+            members.iter().filter(|it| heartbeat::is_in_burst(it.number, burst, bursts)).cloned().collect()
+        };
+        (0..bursts).map(of_burst).collect()
+    }
+
+    /// A node that somebody else made, what it leaves out filled as for nodes of the fleet.
+    fn completed(&self, node: &Node, number: usize, now: Timestamp) -> Value {
+        let known = api::json::to_value(node).ok().and_then(|document| Template::new(document).ok());
+        known.unwrap_or_default().node(&node.metadata.name, number, self.port, now)
     }
 
     async fn renew(&self, member: &Member) {

@@ -75,22 +75,28 @@ impl<R: Runtime> Inner<R> {
             }
         }
         if pod.metadata.is_deleting() {
-            return self.end(&pod, member, &node).await;
+            return self.end(&pod, &member, &node).await;
         }
         if pod.is_terminal() {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        if let Err(rejection) = self.admit(&pod, member, &node) {
+        let mut admitted = self.admit(&pod, &member, &node);
+        if admitted.is_err() {
+            // The scheduler may have seen a newer state of the node than the one that is known here.
+            let newest = member.client.objects::<Node>().get("", &member.name).await?;
+            admitted = self.admit(&pod, &member, &newest);
+        }
+        if let Err(rejection) = admitted {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
-            self.write_status(&pod, member, &patch).await?;
+            self.write_status(&pod, &member, &patch).await?;
             return Ok(None);
         }
-        if let Some(again) = self.prepare(&pod, member).await? {
-            let addresses = addresses(&pod, member, &node, false);
+        if let Some(again) = self.prepare(&pod, &member).await? {
+            let addresses = addresses(&pod, &member, &node, false);
             if let Some(patch) = pod_status::patch(&pod, &Observation::creating(&pod), &addresses, now) {
-                self.write_status(&pod, member, &patch).await?;
+                self.write_status(&pod, &member, &patch).await?;
             }
             return Ok(Some(again));
         }
@@ -99,9 +105,9 @@ impl<R: Runtime> Inner<R> {
         if !seen.has_sandbox && is_soon {
             return Ok(seen.next);
         }
-        let addresses = addresses(&pod, member, &node, seen.has_sandbox);
+        let addresses = addresses(&pod, &member, &node, seen.has_sandbox);
         if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
-            self.write_status(&pod, member, &patch).await?;
+            self.write_status(&pod, &member, &patch).await?;
         }
         Ok(seen.next)
     }

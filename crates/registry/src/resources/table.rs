@@ -2,8 +2,8 @@
 
 use super::{ROW, Resource, STATUS, sub};
 use crate::{
-    apiextensions, apps, batch, certificates, coordination, core, generic, networking, policy, printers, rbac,
-    resource, scheduling, storage,
+    apiextensions, apps, batch, certificates, coordination, core, flowcontrol, generic, networking, policy, printers,
+    rbac, resource, scheduling, storage,
 };
 
 /// Groups in the order in which discovery lists them, with their versions, the preferred one first.
@@ -28,6 +28,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("node.k8s.io", &["v1"]),
     ("discovery.k8s.io", &["v1"]),
     ("resource.k8s.io", &["v1", "v1beta2", "v1beta1", "v1alpha3"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1"]),
 ];
 
 /// All built-in resources.
@@ -164,4 +165,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         strategy: resource::RESOURCE_SLICE, printer: printers::policy::RESOURCE_SLICES, fields: &["spec.nodeName", "spec.driver", "spec.pool.name"], delete_returns_object: true, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1alpha3"], plural: "resourcepoolstatusrequests", singular: "resourcepoolstatusrequest", kind: "ResourcePoolStatusRequest", namespaced: false, subresources: &[STATUS],
         strategy: generic::WITH_STATUS_ALONE, delete_returns_object: true, ..ROW },
+    Resource { group: "flowcontrol.apiserver.k8s.io", versions: &["v1"], plural: "flowschemas", singular: "flowschema", kind: "FlowSchema", namespaced: false, subresources: &[STATUS],
+        strategy: flowcontrol::FLOW_SCHEMA, printer: printers::flow::SCHEMAS, ..ROW },
+    Resource { group: "flowcontrol.apiserver.k8s.io", versions: &["v1"], plural: "prioritylevelconfigurations", singular: "prioritylevelconfiguration", kind: "PriorityLevelConfiguration", namespaced: false, subresources: &[STATUS],
+        strategy: flowcontrol::PRIORITY_LEVEL, printer: printers::flow::LEVELS, ..ROW },
 ];

@@ -6,7 +6,7 @@ use api::json::Text;
 
 use crate::cluster::{PodKey, Spent};
 use crate::complaints::Complaint;
-use crate::cycle::Evaluation;
+use crate::cycle::{Evaluation, Scores};
 use crate::preemption::Nomination;
 use crate::queue::QueuedPod;
 use crate::timing::Timing;
@@ -33,6 +33,8 @@ pub struct Attempt {
     pub feasible_nodes: usize,
     /// How often plugins were asked, and what they said.
     pub evaluations: Vec<Evaluation>,
+    /// How much plugins like the nodes that fit, where there was a choice.
+    pub scores: Option<Scores>,
     /// How long plugins took, where the caller gave a clock.
     pub timings: Vec<Timing>,
     /// What was wrong with expressions and values, where it was not told before.
@@ -91,6 +93,7 @@ impl Attempt {
             evaluated_nodes: 0,
             feasible_nodes: 0,
             evaluations: Vec::new(),
+            scores: None,
             timings: Vec::new(),
             complaints: Vec::new(),
             devices: None,

@@ -64,7 +64,8 @@ impl Relations {
         let Some(row) = resources::find("", "v1", "pods") else { return Vec::new() };
         let prefix = if namespace.is_empty() { row.prefix() } else { row.key(namespace, "") };
         let found = self.cache.resource(&row.prefix()).find(&Interest::Field(node.to_owned()), 0);
-        found.objects.into_iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, pod)| pod).collect()
+        let pods = found.objects.iter().filter(|(key, _)| key.starts_with(&prefix));
+        pods.map(|(_, pod)| pod.clone()).collect()
     }
 
     /// Whether a pod of the node names an object of its own namespace.

@@ -2,9 +2,10 @@
 //!
 //! An index is made when somebody first asks by its field, and kept up to date from then on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::Entry;
 use crate::storage::stored::Served;
 
 /// A resource and the field by which it is indexed.
@@ -46,7 +47,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn new(by: &'static Indexed, objects: &BTreeMap<Arc<str>, Arc<Served>>) -> Self {
+    pub(super) fn new<'o>(by: &'static Indexed, objects: impl Iterator<Item = &'o Entry>) -> Self {
         let mut index = Self { by, keys: HashMap::new() };
         for (key, object) in objects {
             index.changed(key, None, Some(object));

@@ -14,7 +14,7 @@ use scheduling::cluster::Object;
 
 use crate::gated_uses::pod_spec_path;
 use crate::live;
-use crate::manifests::{self, Manifest, Manifests};
+use crate::manifests::{self, Manifest, readable};
 use crate::scheduling_objects::object_of;
 
 /// A pod and its surroundings.
@@ -217,14 +217,6 @@ fn prepare(pod: &mut Pod, priorities: &HashMap<String, i32>) {
     let class = pod.spec.priority_class_name.as_str();
     if pod.spec.priority.is_none() {
         pod.spec.priority = priorities.get(class).copied();
-    }
-}
-
-/// The objects, if all could be read.
-fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
-    match &file.error {
-        Some(error) => bail!("{}:{}: {}", file.name, file.position(error.offset).line, error.message),
-        None => Ok(file.objects),
     }
 }
 

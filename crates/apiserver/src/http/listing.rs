@@ -1,0 +1,412 @@
+//! Long answers: made piece by piece, away from the threads that serve connections, as fast as the client reads.
+//!
+//! A piece is work that needs nothing but a processor; a few pieces are made ahead, and no more. So the memory of a list
+//! does not grow with the collection. Whoever reads slowly gives the seat back, and is cut off when there are too many of
+//! the kind or the time is over; a cut never looks like an end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// This many pieces of one answer are made at a time.
+const AHEAD: usize = 2;
+/// A client that does not take a piece for this long is slow.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// So many answers to slow clients wait at a time.
+const SLOW_MAX: usize = 256;
+
+/// A part of an answer that is still to be made.
+pub(crate) type Work = Box<dyn FnOnce() -> Made + Send>;
+
+/// A part of an answer.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) bytes: Bytes,
+    /// If it consists of items: how much stands before them that separates them from others.
+    pub(crate) items: Option<usize>,
+}
+
+impl Made {
+    /// Bytes as they are.
+    pub(crate) fn plain(bytes: impl Into<Bytes>) -> Self {
+        Self { bytes: bytes.into(), items: None }
+    }
+}
+
+/// An answer in parts.
+pub(crate) trait Parts: Send {
+    /// The next part; none at the end.
+    fn next(&mut self) -> Option<Work>;
+
+    /// What stands before all items, what behind them, and what in their place if there are none.
+    fn brackets(&self) -> [&'static str; 3];
+
+    /// What follows the items.
+    fn tail(&self) -> Bytes;
+}
+
+/// An answer that is still to be made.
+pub struct Listing {
+    parts: Box<dyn Parts>,
+    /// About how long it will be.
+    pub(crate) bytes: usize,
+    gzip: Option<flate2::write::GzEncoder<Vec<u8>>>,
+    /// Held while the client keeps up.
+    seat: Option<Box<dyn Send>>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No item has been written.
+    Empty,
+    Items,
+    Ended,
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Listing {
+    pub(crate) fn new(parts: impl Parts + 'static, bytes: usize) -> Self {
+        Self { parts: Box::new(parts), bytes, gzip: None, seat: None, state: State::Empty }
+    }
+
+    /// Compresses it.
+    pub(crate) fn compress(&mut self) {
+        self.gzip = Some(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    }
+
+    /// Holds something for as long as the client keeps up.
+    pub(crate) fn hold(&mut self, seat: Box<dyn Send>) {
+        self.seat = Some(seat);
+    }
+
+    /// What it holds.
+    pub(crate) fn take_held(&mut self) -> Option<Box<dyn Send>> {
+        self.seat.take()
+    }
+
+    /// What a part adds to the answer, now that those before it are known.
+    fn add(&mut self, made: Made) -> Bytes {
+        let mut bytes = made.bytes;
+        if let Some(separator) = made.items.filter(|_| self.state == State::Empty) {
+            self.state = State::Items;
+            bytes.advance(separator.min(bytes.len()));
+            let [open, ..] = self.parts.brackets();
+            bytes = [open.as_bytes(), &bytes].concat().into();
+        }
+        self.squeeze(bytes)
+    }
+
+    /// The end of the answer; nothing the second time.
+    fn end(&mut self) -> Option<Bytes> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let [_, close, empty] = self.parts.brackets();
+        let before = if self.state == State::Empty { empty } else { close };
+        let tail = [before.as_bytes(), &self.parts.tail()].concat().into();
+        self.state = State::Ended;
+        let last = self.squeeze(tail);
+        match self.gzip.take().map(flate2::write::GzEncoder::finish) {
+            Some(Ok(rest)) => Some([last, rest.into()].concat().into()),
+            _ => Some(last),
+        }
+    }
+
+    fn squeeze(&mut self, bytes: Bytes) -> Bytes {
+        match &mut self.gzip {
+            // Writing to memory does not fail.
+            Some(gzip) => match gzip.write_all(&bytes) {
+                Ok(()) => std::mem::take(gzip.get_mut()).into(),
+                Err(_) => Bytes::new(),
+            },
+            None => bytes,
+        }
+    }
+
+    /// The next bytes, made here and now.
+    pub(crate) fn next_bytes(&mut self) -> Option<Bytes> {
+        loop {
+            let bytes = match self.parts.next() {
+                Some(work) => self.add(work()),
+                None => return self.end(),
+            };
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+        }
+    }
+}
+
+/// What a client that reads gets.
+#[derive(Debug)]
+pub enum Piece {
+    /// Some of the answer.
+    Bytes(Bytes),
+    /// All of it was sent.
+    End,
+}
+
+/// Makes long answers, a few parts at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Makers {
+    processors: Arc<Semaphore>,
+    slow: Arc<Semaphore>,
+    /// No answer takes longer to be read.
+    time_max: Duration,
+}
+
+impl Makers {
+    pub(crate) fn new(time_max: Duration) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { processors: Arc::new(Semaphore::new(processors)), slow: Arc::new(Semaphore::new(SLOW_MAX)), time_max }
+    }
+
+    /// Does some work on a thread that serves nobody, when its turn comes; none if it panics.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let turn = self.processors.clone().acquire_owned().await.ok();
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.ok()
+    }
+
+    /// A turn to do something that takes a while, with [`heavy`].
+    pub(crate) async fn turn(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+        self.processors.clone().acquire_owned().await.ok()
+    }
+
+    /// Starts to make an answer.
+    pub(crate) fn start(&self, listing: Listing) -> mpsc::Receiver<Piece> {
+        let (sender, receiver) = mpsc::channel(1);
+        let makers = self.clone();
+        tokio::spawn(async move { makers.make(listing, sender).await });
+        receiver
+    }
+
+    /// Makes all of it; none if that fails or the client is gone.
+    async fn make(&self, mut listing: Listing, sender: mpsc::Sender<Piece>) -> Option<()> {
+        let until = Instant::now().checked_add(self.time_max)?;
+        let mut reader = Reader { sender, seat: listing.seat.take(), _slow: None, until, slow: self.slow.clone() };
+        let mut ahead: VecDeque<JoinHandle<Option<Made>>> = VecDeque::new();
+        loop {
+            while ahead.len() < AHEAD
+                && let Some(work) = listing.parts.next()
+            {
+                let makers = self.clone();
+                ahead.push_back(tokio::spawn(async move { makers.run(work).await }));
+            }
+            let Some(next) = ahead.pop_front() else { break };
+            let made = next.await.ok()??;
+            let bytes = if listing.gzip.is_some() {
+                let (back, bytes) = self
+                    .run(move || {
+                        let bytes = listing.add(made);
+                        (listing, bytes)
+                    })
+                    .await?;
+                listing = back;
+                bytes
+            } else {
+                listing.add(made)
+            };
+            reader.give(bytes).await?;
+        }
+        reader.give(listing.end()?).await?;
+        reader.sender.send(Piece::End).await.ok()
+    }
+}
+
+/// Does something that takes a while here, while other threads go on with what this one would have done.
+pub(crate) fn heavy<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// The client of an answer.
+struct Reader {
+    sender: mpsc::Sender<Piece>,
+    seat: Option<Box<dyn Send>>,
+    _slow: Option<tokio::sync::OwnedSemaphorePermit>,
+    until: Instant,
+    slow: Arc<Semaphore>,
+}
+
+impl Reader {
+    /// None if the client is gone, or has no more time.
+    async fn give(&mut self, bytes: Bytes) -> Option<()> {
+        if bytes.is_empty() {
+            return Some(());
+        }
+        if self.seat.is_some() {
+            match tokio::time::timeout(SLOW_AFTER, self.sender.reserve()).await {
+                Ok(room) => {
+                    room.ok()?.send(Piece::Bytes(bytes));
+                    return Some(());
+                }
+                Err(_) => {
+                    self.seat = None;
+                    self._slow = Some(self.slow.clone().try_acquire_owned().ok()?);
+                }
+            }
+        }
+        let sent = self.sender.send(Piece::Bytes(bytes));
+        tokio::time::timeout_at(self.until, sent).await.ok()?.ok()
+    }
+}
+
+/// Bytes that are there already.
+pub(crate) struct Ready(pub(crate) VecDeque<Bytes>);
+
+/// Pieces of this size are compressed at a time.
+const READY_PIECE: usize = 256 << 10;
+
+impl Parts for Ready {
+    fn next(&mut self) -> Option<Work> {
+        let first = self.0.front_mut()?;
+        let bytes = first.split_to(first.len().min(READY_PIECE));
+        if first.is_empty() {
+            self.0.pop_front();
+        }
+        Some(Box::new(move || Made::plain(bytes)))
+    }
+
+    fn brackets(&self) -> [&'static str; 3] {
+        ["", "", ""]
+    }
+
+    fn tail(&self) -> Bytes {
+        Bytes::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A list of numbers.
+    struct Numbers {
+        next: usize,
+        end: usize,
+        made: Arc<AtomicUsize>,
+        head: bool,
+    }
+
+    impl Parts for Numbers {
+        fn next(&mut self) -> Option<Work> {
+            if std::mem::take(&mut self.head) {
+                return Some(Box::new(|| Made::plain("{\"items\":")));
+            }
+            if self.next >= self.end {
+                return None;
+            }
+            let (number, made) = (self.next, self.made.clone());
+            self.next = self.next.saturating_add(1);
+            Some(Box::new(move || {
+                made.fetch_add(1, Ordering::Relaxed);
+                Made { bytes: format!(",{number}").into(), items: Some(1) }
+            }))
+        }
+
+        fn brackets(&self) -> [&'static str; 3] {
+            ["[", "]", "null"]
+        }
+
+        fn tail(&self) -> Bytes {
+            Bytes::from_static(b"}\n")
+        }
+    }
+
+    fn numbers(end: usize) -> (Listing, Arc<AtomicUsize>) {
+        let made = Arc::new(AtomicUsize::new(0));
+        (Listing::new(Numbers { next: 0, end, made: made.clone(), head: true }, 100), made)
+    }
+
+    async fn read(mut receiver: mpsc::Receiver<Piece>) -> Option<String> {
+        let mut text = Vec::new();
+        while let Some(piece) = receiver.recv().await {
+            match piece {
+                Piece::Bytes(bytes) => text.extend_from_slice(&bytes),
+                Piece::End => return Some(String::from_utf8(text).unwrap()),
+            }
+        }
+        None
+    }
+
+    #[tokio::test]
+    async fn items_are_joined_in_order() {
+        let makers = Makers::new(Duration::from_secs(60));
+        for (end, expected) in [(0, "{\"items\":null}\n"), (1, "{\"items\":[0]}\n"), (4, "{\"items\":[0,1,2,3]}\n")] {
+            assert_eq!(read(makers.start(numbers(end).0)).await.unwrap(), expected);
+            let mut here = numbers(end).0;
+            let bytes: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flatten().collect();
+            assert_eq!(bytes, expected.as_bytes());
+        }
+    }
+
+    #[tokio::test]
+    async fn compressed_it_is_the_same() {
+        let mut listing = numbers(2000).0;
+        listing.compress();
+        let mut receiver = Makers::new(Duration::from_secs(60)).start(listing);
+        let mut compressed = Vec::new();
+        while let Some(Piece::Bytes(bytes)) = receiver.recv().await {
+            compressed.extend_from_slice(&bytes);
+        }
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*compressed), &mut text).unwrap();
+        let mut here = numbers(2000).0;
+        let plain: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flatten().collect();
+        assert_eq!(text.as_bytes(), plain);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_costs_little_and_not_for_ever() {
+        let (mut listing, made) = numbers(1000);
+        let seat = Arc::new(());
+        listing.hold(Box::new(seat.clone()));
+        let receiver = Makers::new(Duration::from_secs(60)).start(listing);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(made.load(Ordering::Relaxed) <= 2 + AHEAD, "{made:?}");
+        // The seat is given back, and in the end the client is cut off.
+        assert_eq!(Arc::strong_count(&seat), 1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(read(receiver).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_fails_is_not_an_end() {
+        struct Broken(bool);
+        impl Parts for Broken {
+            fn next(&mut self) -> Option<Work> {
+                std::mem::take(&mut self.0).then(|| -> Work { Box::new(|| panic!("expected in this test")) })
+            }
+            fn brackets(&self) -> [&'static str; 3] {
+                ["", "", ""]
+            }
+            fn tail(&self) -> Bytes {
+                Bytes::new()
+            }
+        }
+        let makers = Makers::new(Duration::from_secs(60));
+        assert_eq!(read(makers.start(Listing::new(Broken(true), 0))).await, None);
+    }
+}

@@ -1,0 +1,248 @@
+//! Lists as text: what stands around the items, and each of them, in the form that the client asked for.
+//!
+//! Short lists are written at once. Long ones are [`Rendering`]s: some objects at a time, by whoever has a processor to
+//! spare, from a view that stays as it was.
+
+use std::sync::Arc;
+
+use api::json::{self, Object, Value};
+use api::yaml;
+use bytes::Bytes;
+
+use super::super::{Call, Selection, convert, partial_metadata};
+use crate::custom::serving::Serving;
+use crate::http::body::Body;
+use crate::http::listing::{Listing, Made, Parts, Work};
+use crate::http::negotiation::Form;
+use crate::resources::Resource;
+use crate::serving::tables::{self, Rows};
+use crate::storage::cache::View;
+use crate::storage::stored::Served;
+use registry::conversion;
+
+/// A part of a long list is made of about this many bytes of objects,
+const PART_BYTES: usize = 96 << 10;
+/// or this many objects, selected or not.
+const PART_OBJECTS: usize = 256;
+
+/// How a list is written.
+pub(crate) struct Writer {
+    item: Item,
+    head: String,
+    tail: String,
+    /// What stands in the place of the items if there are none.
+    empty: &'static str,
+    is_yaml: bool,
+}
+
+enum Item {
+    /// As it is stored, without kind and version, which a typed list does not repeat.
+    Stored(String),
+    /// In another version.
+    Converted(&'static Resource, String),
+    Custom(Arc<Serving>),
+    /// Its metadata, with the version of the form. Not all of it is shown of some.
+    Metadata {
+        version: String,
+        is_partly_hidden: bool,
+    },
+    Row(Rows),
+}
+
+impl Writer {
+    /// For the list that a request asks for. Tables of custom resources are written elsewhere.
+    pub(super) fn of(call: &Call<'_>, mut metadata: Object) -> Self {
+        let (resource, version) = (call.resource, &call.target.version);
+        let form = &call.accepted.version;
+        let (item, head, empty) = match call.accepted.form {
+            Form::Table => {
+                let rows = Rows::of(call);
+                let head = json::to_string(&tables::empty(resource, form, metadata));
+                let empty = if rows.is_plain() { "null" } else { "[]" };
+                (Item::Row(rows), head.strip_suffix("[]}").unwrap_or(&head).to_owned(), empty)
+            }
+            Form::Metadata | Form::MetadataList => {
+                let api_version = format!("meta.k8s.io/{form}");
+                let head = head("PartialObjectMetadataList", &api_version, metadata);
+                let is_partly_hidden = resource.kind == "DaemonSet";
+                (Item::Metadata { version: form.clone(), is_partly_hidden }, head, "null")
+            }
+            Form::Object | Form::GroupDiscovery => {
+                let item = match &call.custom {
+                    Some(custom) => Item::Custom(custom.clone()),
+                    None if conversion::is_stored(resource, version) => {
+                        Item::Stored(type_fields(resource.kind, &conversion::stored_api_version(resource)))
+                    }
+                    None => Item::Converted(resource, version.clone()),
+                };
+                if call.custom.is_some() {
+                    metadata.get_or_insert("continue", || "".into());
+                }
+                if call.accepted.yaml {
+                    return Self::yaml(item, resource, version, metadata);
+                }
+                (item, head(&resource.list_kind(), &resource.api_version(version), metadata), "[]")
+            }
+        };
+        Self { item, head, tail: "}\n".to_owned(), empty, is_yaml: false }
+    }
+
+    /// Keys are sorted, so that most of what is known of the list stands behind the items.
+    fn yaml(item: Item, resource: &Resource, version: &str, metadata: Object) -> Self {
+        let mut tail = api::json!({"kind": (resource.list_kind()), "metadata": metadata});
+        tail.sort_keys();
+        let mut version = yaml::to_string(&api::json!({"apiVersion": (resource.api_version(version))}));
+        version.push_str("items:");
+        Self { item, head: version, tail: yaml::to_string(&tail), empty: " []\n", is_yaml: true }
+    }
+
+    fn brackets(&self) -> [&'static str; 3] {
+        if self.is_yaml { ["\n", "", self.empty] } else { ["[", "]", self.empty] }
+    }
+
+    /// The whole list.
+    pub(super) fn whole<'o>(&self, objects: impl Iterator<Item = &'o Served>) -> Body {
+        let mut text = self.head.clone().into_bytes();
+        let [open, close, empty] = self.brackets();
+        let start = text.len();
+        let mut pieces = std::collections::VecDeque::new();
+        let mut count = 0_usize;
+        for object in objects {
+            if count == 0 {
+                text.extend_from_slice(open.as_bytes());
+            } else if !self.is_yaml {
+                text.push(b',');
+            }
+            count = count.saturating_add(1);
+            self.write(&mut text, object);
+            if text.len() > PART_BYTES {
+                pieces.push_back(Bytes::from(std::mem::take(&mut text)));
+            }
+        }
+        debug_assert!(count > 0 || text.len() == start);
+        text.extend_from_slice(if count == 0 { empty } else { close }.as_bytes());
+        text.extend_from_slice(self.tail.as_bytes());
+        pieces.push_back(text.into());
+        Body::Pieces(pieces)
+    }
+
+    /// Appends an item.
+    fn write(&self, text: &mut Vec<u8>, object: &Served) {
+        if self.is_yaml {
+            let mut item = Vec::new();
+            self.write_json(&mut item, object);
+            // What was encoded here can be read again.
+            let mut item = json::parse(&item).unwrap_or_default();
+            item.sort_keys();
+            text.extend_from_slice(yaml::to_string(&Value::Array(vec![item])).as_bytes());
+        } else {
+            self.write_json(text, object);
+        }
+    }
+
+    fn write_json(&self, text: &mut Vec<u8>, object: &Served) {
+        match &self.item {
+            Item::Stored(type_fields) => {
+                text.push(b'{');
+                let json: &Bytes = &object.json;
+                let rest = json.strip_prefix(type_fields.as_bytes());
+                text.extend_from_slice(rest.unwrap_or_else(|| json.get(1..).unwrap_or_default()));
+            }
+            Item::Custom(custom) => text.extend_from_slice(&custom.text(object)),
+            Item::Converted(resource, version) => {
+                let mut value = object.decode();
+                convert(resource, version, &mut value);
+                if let Some(fields) = value.as_object_mut() {
+                    fields.remove("kind");
+                    fields.remove("apiVersion");
+                }
+                text.extend_from_slice(json::to_string(&value).as_bytes());
+            }
+            Item::Metadata { version, is_partly_hidden } => match object.metadata().filter(|_| !is_partly_hidden) {
+                Some(metadata) => {
+                    text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+                    text.extend_from_slice(version.as_bytes());
+                    text.extend_from_slice(b"\",\"metadata\":");
+                    text.extend_from_slice(metadata);
+                    text.push(b'}');
+                }
+                None => {
+                    let metadata = partial_metadata(&object.decode(), version);
+                    text.extend_from_slice(json::to_string(&metadata).as_bytes());
+                }
+            },
+            Item::Row(rows) => rows.write(text, object),
+        }
+    }
+
+    /// A long list, which is made while it is sent.
+    pub(super) fn long(self, view: View, range: String, selection: Selection, bytes: usize) -> Body {
+        let head = Some(self.head.clone());
+        let shared = Arc::new(Shared { writer: self, range, selection });
+        Body::Listing(Box::new(Listing::new(Rendering { shared, view, head }, bytes)))
+    }
+}
+
+fn head(kind: &str, api_version: &str, metadata: Object) -> String {
+    let head = json::to_string(&api::json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}));
+    format!("{},\"items\":", head.strip_suffix('}').unwrap_or(&head))
+}
+
+fn type_fields(kind: &str, api_version: &str) -> String {
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
+}
+
+/// A long list.
+struct Rendering {
+    shared: Arc<Shared>,
+    view: View,
+    head: Option<String>,
+}
+
+struct Shared {
+    writer: Writer,
+    range: String,
+    selection: Selection,
+}
+
+impl Parts for Rendering {
+    fn next(&mut self) -> Option<Work> {
+        if let Some(head) = self.head.take() {
+            return Some(Box::new(move || Made::plain(head)));
+        }
+        let (mut objects, mut bytes) = (Vec::new(), 0_usize);
+        while bytes < PART_BYTES
+            && objects.len() < PART_OBJECTS
+            && let Some((key, object)) = self.view.next_entry()
+        {
+            bytes = bytes.saturating_add(object.json.len());
+            objects.push((key, object));
+        }
+        if objects.is_empty() {
+            return None;
+        }
+        let shared = self.shared.clone();
+        Some(Box::new(move || {
+            let mut text = Vec::with_capacity(bytes);
+            for (key, object) in &objects {
+                if key.starts_with(&shared.range) && shared.selection.matches_served(key, object) {
+                    if !shared.writer.is_yaml {
+                        text.push(b',');
+                    }
+                    shared.writer.write(&mut text, object);
+                }
+            }
+            let separator = usize::from(!shared.writer.is_yaml);
+            let items = (!text.is_empty()).then_some(separator);
+            Made { bytes: text.into(), items }
+        }))
+    }
+
+    fn brackets(&self) -> [&'static str; 3] {
+        self.shared.writer.brackets()
+    }
+
+    fn tail(&self) -> Bytes {
+        self.shared.writer.tail.clone().into()
+    }
+}

@@ -1,0 +1,235 @@
+//! What a simulation says: tables for people, JSON for programs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use api::json::{self, Value};
+
+use super::play::{NodeUse, Played};
+use crate::style::Style;
+use crate::table;
+
+/// So many nodes are listed one by one; more are summed up by how full they are.
+const NODES_MAX: usize = 50;
+/// So many pods are listed with one reason.
+const PODS_MAX: usize = 10;
+
+/// For people.
+pub(super) fn text(played: &Played, wide: bool, style: Style) -> anyhow::Result<()> {
+    let mut text = String::new();
+    if wide {
+        placements(&mut text, played);
+    }
+    pending(&mut text, played, style);
+    preempted(&mut text, played, style);
+    nodes(&mut text, &played.nodes);
+    summary(&mut text, played, style);
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+fn placements(text: &mut String, played: &Played) {
+    let mut rows = vec![["POD", "NODE", "SCORE", "BY PLUGIN", "DEVICES"].map(ToOwned::to_owned).to_vec()];
+    for placed in &played.placed {
+        let (score, parts) = match &placed.score {
+            // With one node that fits nobody is asked for scores.
+            None => ("-".to_owned(), "only node that fits".to_owned()),
+            Some((score, parts)) => {
+                let parts: Vec<String> = parts.iter().map(|(plugin, score)| format!("{plugin}={score}")).collect();
+                (score.to_string(), parts.join(","))
+            }
+        };
+        let devices: Vec<String> = placed.devices.iter().map(|(claim, devices)| format!("{claim}: {}", devices.join(" "))).collect();
+        rows.push(vec![placed.pod.clone(), placed.node.to_string(), score, parts, devices.join("; ")]);
+    }
+    table::write(text, &rows);
+    text.push('\n');
+}
+
+fn pending(text: &mut String, played: &Played, style: Style) {
+    // Many pods, few reasons.
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pending in &played.pending {
+        by_reason.entry(&pending.why).or_default().push(&pending.pod);
+    }
+    for (why, pods) in by_reason {
+        let _ = writeln!(text, "{} {}", style.bad(format!("{} pending:", pods.len())), some(&pods));
+        let _ = writeln!(text, "  {why}\n");
+    }
+}
+
+fn preempted(text: &mut String, played: &Played, style: Style) {
+    for (pod, node, by) in &played.preempted {
+        let _ = writeln!(text, "{} {pod} on {node} makes room for {by}", style.warning("preempted:"));
+    }
+    if !played.preempted.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn some(pods: &[&str]) -> String {
+    let shown: Vec<&str> = pods.iter().take(PODS_MAX).copied().collect();
+    let more = pods.len().saturating_sub(PODS_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn nodes(text: &mut String, nodes: &[NodeUse]) {
+    if nodes.len() > NODES_MAX {
+        return fullness(text, nodes);
+    }
+    let mut rows = vec![["NODE", "PODS", "CPU", "CPU%", "MEMORY", "MEMORY%"].map(ToOwned::to_owned).to_vec()];
+    for node in nodes {
+        let (cpu, memory) = (node.milli_cpu, node.memory);
+        rows.push(vec![
+            node.name.to_string(),
+            format!("{}/{}", node.pods, node.pods_max),
+            format!("{}/{}", cores(cpu.0), cores(cpu.1)),
+            percent(cpu),
+            format!("{}/{}", bytes(memory.0), bytes(memory.1)),
+            percent(memory),
+        ]);
+    }
+    table::write(text, &rows);
+    text.push('\n');
+}
+
+/// How many nodes are how full, in tenths.
+fn fullness(text: &mut String, nodes: &[NodeUse]) {
+    let tenth = |(used, of): (i64, i64)| used.saturating_mul(10).checked_div(of).unwrap_or(0).clamp(0, 10);
+    let mut rows = vec![["FULL", "NODES BY CPU", "NODES BY MEMORY", "NODES BY PODS"].map(ToOwned::to_owned).to_vec()];
+    let count = |at: i64, of: &dyn Fn(&NodeUse) -> (i64, i64)| nodes.iter().filter(|node| tenth(of(node)) == at).count();
+    for at in 0..=10 {
+        let pods = |node: &NodeUse| (i64::try_from(node.pods).unwrap_or(i64::MAX), node.pods_max);
+        let counts = [count(at, &|node| node.milli_cpu), count(at, &|node| node.memory), count(at, &pods)];
+        if counts != [0, 0, 0] {
+            let label = if at == 10 { "100%".to_owned() } else { format!("{0}0–{0}9%", at).replace("00–09", "0–9") };
+            let mut row = vec![label];
+            row.extend(counts.map(|count| count.to_string()));
+            rows.push(row);
+        }
+    }
+    table::write(text, &rows);
+    text.push('\n');
+}
+
+fn summary(text: &mut String, played: &Played, style: Style) {
+    let pending = format!("{} pending", played.pending.len());
+    let pending = if played.pending.is_empty() { pending } else { style.bad(pending) };
+    let _ = write!(text, "{}, {pending}", style.good(format!("{} placed", played.placed.len())));
+    if !played.preempted.is_empty() {
+        let _ = write!(text, ", {}", style.warning(format!("{} preempted", played.preempted.len())));
+    }
+    let per = u32::try_from(played.attempts).ok().and_then(|attempts| played.took.checked_div(attempts)).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        ", {} nodes; {} attempts in {:.1?} ({per:.1?} each), {} s of virtual time",
+        played.nodes.len(),
+        played.attempts,
+        played.took,
+        played.virtual_time.as_secs()
+    );
+}
+
+/// What another configuration moves.
+pub(super) fn comparison(first: &Played, other: &Played, style: Style) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let moves = moves(first, other);
+    let mut rows = vec![["POD", "FIRST", "OTHER"].map(ToOwned::to_owned).to_vec()];
+    rows.extend(moves.iter().map(|(pod, from, to)| vec![pod.clone(), from.clone(), to.clone()]));
+    if !moves.is_empty() {
+        table::write(&mut text, &rows);
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{} of {} pods move", moves.len(), first.placed.len().max(other.placed.len()));
+    for (name, played) in [("first", first), ("other", other)] {
+        let _ = write!(text, "{name}: ");
+        summary(&mut text, played, style);
+    }
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+fn moves(first: &Played, other: &Played) -> Vec<(String, String, String)> {
+    const PENDING: &str = "<pending>";
+    let places = |played: &Played| -> HashMap<String, String> {
+        played.placed.iter().map(|placed| (placed.pod.clone(), placed.node.to_string())).collect()
+    };
+    let (before, after) = (places(first), places(other));
+    let mut pods: Vec<&String> = before.keys().chain(after.keys().filter(|pod| !before.contains_key(*pod))).collect();
+    pods.sort();
+    let place = |places: &HashMap<String, String>, pod: &str| places.get(pod).map_or(PENDING, String::as_str).to_owned();
+    let all = pods.into_iter().map(|pod| (pod.clone(), place(&before, pod), place(&after, pod)));
+    all.filter(|(_, from, to)| from != to).collect()
+}
+
+/// For programs.
+pub(super) fn json(played: &Played, other: Option<&Played>) -> anyhow::Result<()> {
+    let mut document = document(played);
+    if let (Some(other), Some(fields)) = (other, document.as_object_mut()) {
+        fields.insert("compared", self::document(other));
+        let moves = moves(played, other).into_iter().map(|(pod, from, to)| api::json!({"pod": pod, "from": from, "to": to}));
+        fields.insert("moves", Value::Array(moves.collect()));
+    }
+    let text = json::to_pretty_string(&document, "  ");
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}
+
+fn document(played: &Played) -> Value {
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let placed = played.placed.iter().map(|placed| {
+        let mut object = json::Object::new();
+        object.insert("pod", placed.pod.as_str());
+        object.insert("node", placed.node.as_str());
+        if let Some((score, parts)) = &placed.score {
+            object.insert("score", *score);
+            let parts: json::Object = parts.iter().map(|(plugin, score)| (*plugin, *score)).collect();
+            object.insert("scores", Value::Object(parts));
+        }
+        if !placed.devices.is_empty() {
+            let devices = placed.devices.iter().map(|(claim, devices)| {
+                (claim.as_str(), Value::Array(devices.iter().map(|it| Value::from(it.as_str())).collect()))
+            });
+            object.insert("devices", Value::Object(devices.collect()));
+        }
+        Value::Object(object)
+    });
+    let pending = played.pending.iter().map(|it| api::json!({"pod": (it.pod.as_str()), "message": (it.why.as_str())}));
+    let preempted = played.preempted.iter().map(|(pod, node, by)| {
+        api::json!({"pod": (pod.as_str()), "node": (node.as_str()), "by": (by.as_str())})
+    });
+    let nodes = played.nodes.iter().map(|node| {
+        api::json!({
+            "name": (node.name.as_str()),
+            "pods": {"used": (count(node.pods)), "allocatable": (node.pods_max)},
+            "milliCPU": {"used": (node.milli_cpu.0), "allocatable": (node.milli_cpu.1)},
+            "memoryBytes": {"used": (node.memory.0), "allocatable": (node.memory.1)}
+        })
+    });
+    api::json!({
+        "placed": (Value::Array(placed.collect())),
+        "pending": (Value::Array(pending.collect())),
+        "preempted": (Value::Array(preempted.collect())),
+        "nodes": (Value::Array(nodes.collect())),
+        "attempts": (count(played.attempts)),
+        "virtualSeconds": (i64::try_from(played.virtual_time.as_secs()).unwrap_or(i64::MAX))
+    })
+}
+
+fn percent((used, of): (i64, i64)) -> String {
+    used.saturating_mul(100).checked_div(of).map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
+}
+
+fn cores(milli: i64) -> String {
+    if milli % 1000 == 0 { format!("{}", milli.checked_div(1000).unwrap_or(0)) } else { format!("{milli}m") }
+}
+
+/// In the largest unit that gives a whole number; what no unit does is rounded down to Mi.
+fn bytes(number: i64) -> String {
+    const UNITS: [(&str, i64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let exact = UNITS.iter().find(|(_, size)| number >= *size && number.checked_rem(*size) == Some(0));
+    let rounded = UNITS.iter().find(|(unit, size)| *unit == "Mi" && number >= *size);
+    match exact.or(rounded) {
+        Some((unit, size)) => format!("{}{unit}", number.checked_div(*size).unwrap_or(0)),
+        None => number.to_string(),
+    }
+}

@@ -1,0 +1,120 @@
+//! The directory in which a control plane keeps its data: where it is, who uses it, and which version wrote it.
+//!
+//! One process at a time holds the lock on it and writes its number into the file, so that others can say who it is and
+//! `celplane down` can end it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use api::json::{self, Value};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+const LOCK: &str = "celplane.lock";
+const VERSION: &str = "version.json";
+/// Grows when an older program could no longer read what a newer one has written.
+const FORMAT: i64 = 1;
+
+/// A directory that this process has for itself, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    path: PathBuf,
+    /// Holds the lock.
+    _lock: File,
+}
+
+/// Where data is kept if nothing else is said: a directory of the user's.
+pub(crate) fn default_path() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
+    // Whoever has no home has this directory.
+    data.map_or_else(|| PathBuf::from("celplane-data"), |data| data.join("celplane"))
+}
+
+/// The number of the process that uses a directory, if there is one.
+pub(crate) fn holder(path: &Path) -> Result<Option<i32>> {
+    let lock = match File::open(path.join(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", path.join(LOCK).display())),
+    };
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(Errno::WOULDBLOCK) => number_in(&lock).map(Some),
+        Err(error) => Err(error).context("cannot ask for the lock"),
+    }
+}
+
+fn number_in(mut lock: &File) -> Result<i32> {
+    let mut text = String::new();
+    lock.read_to_string(&mut text)?;
+    text.trim().parse().context("the lock does not say whose it is")
+}
+
+impl DataDirectory {
+    /// Takes a directory, which is made if it does not exist.
+    pub(crate) fn take(path: &Path) -> Result<Self> {
+        std::fs::create_dir_all(path).with_context(|| format!("cannot create `{}`", path.display()))?;
+        let file = path.join(LOCK);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
+        let mut lock = opened.with_context(|| format!("cannot write `{}`", file.display()))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let process =
+                    number_in(&lock).map_or_else(|_| "another process".to_owned(), |id| format!("process {id}"));
+                bail!(
+                    "`{0}` is in use by {process}; end it with `celplane down --data-dir {0}`, or choose another directory with --data-dir",
+                    path.display()
+                );
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot lock `{}`", file.display())),
+        }
+        check_version(path)?;
+        // On a full disk nobody can be told whose the lock is, but what is stored can still be read.
+        let _ = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| lock.write_all(std::process::id().to_string().as_bytes()));
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Refuses what a newer version has written, and notes what this one writes.
+fn check_version(path: &Path) -> Result<()> {
+    let file = path.join(VERSION);
+    match std::fs::read(&file) {
+        Ok(bytes) => {
+            let said = json::parse(&bytes).with_context(|| format!("cannot read `{}`", file.display()))?;
+            let Some(format) = said.get("format").and_then(Value::as_i64) else {
+                bail!("`{}` does not say which format the data has", file.display());
+            };
+            if format > FORMAT {
+                let by = said.str_at(&["version"]).unwrap_or("unknown");
+                bail!(
+                    "`{}` was written by celplane {by} in format {format}; this is celplane {}, which reads up to format {FORMAT}: use that version, or another directory with --data-dir",
+                    path.display(),
+                    env!("CARGO_PKG_VERSION")
+                );
+            }
+        }
+        // Directories of the first version have no such file; their format is the first.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", file.display())),
+    }
+    let mine = json::to_pretty_string(&api::json!({"format": FORMAT, "version": (env!("CARGO_PKG_VERSION"))}), "  ");
+    if std::fs::read_to_string(&file).is_ok_and(|said| said == mine) {
+        return Ok(());
+    }
+    let unfinished = path.join("version.json.new");
+    std::fs::write(&unfinished, mine)
+        .and_then(|()| std::fs::rename(&unfinished, &file))
+        .with_context(|| format!("cannot write `{}`", file.display()))
+}
