@@ -98,7 +98,7 @@ impl Arguments {
         }
         if let Some(path) = &self.service_account_private_key_file {
             let keys = KeyRing::parse(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?;
-            settings.tokens = Some(Arc::new(signing::Tokens::Keys(keys)));
+            settings.tokens = Some(Arc::new(signing::Tokens::Keys(Box::new(keys))));
         }
         Ok(settings)
     }

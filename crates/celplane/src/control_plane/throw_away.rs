@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use api::features::Features;
+use apiserver::serving::certificates::Authority;
 use apiserver::{Options, Server};
 use client::Client;
 use store::Embedded;
@@ -22,7 +23,7 @@ impl ThrowAway {
         let store = Arc::new(Embedded::in_memory(store::Options::default())?);
         let options = Options { features, node_fleet: true, ..Options::default() };
         let server = Server::start(store, options).await.context("cannot start")?;
-        let running = Checked::without_nodes(features).start(&server, "").await?;
+        let running = Checked::without_nodes(features).start(&server, Authority::generate()?).await?;
         running.ready().await?;
         Ok(Self { server, running })
     }

@@ -25,7 +25,7 @@ pub(crate) enum Tokens {
     /// The server's own: it may change while it runs.
     Server(Arc<Server>),
     /// Of a file.
-    Keys(KeyRing),
+    Keys(Box<KeyRing>),
 }
 
 impl TokenSource for Tokens {

@@ -34,8 +34,9 @@ struct Bounds(Arc<Mutex<Recent>>);
 struct Recent {
     /// The least and the most that there may be, and until when that was asked for; the last one still is.
     asked: VecDeque<(i64, i64, Option<Instant>)>,
-    /// When pods were lost that no controller took away.
-    losses: VecDeque<Instant>,
+    /// Pods that were lost and that no controller took away. How long it takes to make up for one is not bounded, with
+    /// writes that fail and news that come late.
+    losses: usize,
 }
 
 impl Bounds {
@@ -48,13 +49,11 @@ impl Bounds {
     }
 
     fn lose(&self, count: usize) {
-        self.0.lock().unwrap().losses.extend(vec![Instant::now(); count]);
+        self.0.lock().unwrap().losses += count;
     }
 
     fn losses(&self) -> i64 {
-        let mut recent = self.0.lock().unwrap();
-        recent.losses.retain(|at| at.elapsed() < WINDOW);
-        i64::try_from(recent.losses.len()).unwrap()
+        i64::try_from(self.0.lock().unwrap().losses).unwrap()
     }
 
     /// The least and the most that anybody may still go by.

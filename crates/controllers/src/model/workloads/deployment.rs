@@ -1,17 +1,16 @@
-//! A Deployment's sets never ask for more pods than replicas and surge, and no pod that serves is taken away while too
-//! few do.
+//! A Deployment's sets never ask for more pods than replicas and surge, and in the end all pods are new and serve.
 
 use api::json;
 use api::json::Value;
 
-use super::{Bounds, WORLDS, count, disturb_pods, is_ready, metadata, missing_pods, missing_status, template};
+use super::{Bounds, WORLDS, disturb_pods, metadata, missing_pods, missing_status, template};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
 
 struct Deployment {
-    /// How many serve at least, and how many are asked for at the most.
+    /// How many shall serve at least, and how many are asked for at the most.
     bounds: Bounds,
     wanted: i64,
     surge: i64,
@@ -78,18 +77,15 @@ impl Model for Deployment {
     fn observer(&self) -> Observer {
         let bounds = self.bounds.clone();
         Box::new(move |objects, write| {
-            let (least, most) = bounds.now();
-            if write.plural == "replicasets" {
-                let sets = objects.iter().filter(|(id, _)| id.0 == "replicasets");
-                let asked: i64 = sets.map(|(_, set)| edit::int(set, &["spec", "replicas"])).sum();
-                let grew = write.old.map_or(0, |old| edit::int(old, &["spec", "replicas"]))
-                    < write.new.map_or(0, |new| edit::int(new, &["spec", "replicas"]));
-                return (grew && asked > most).then(|| format!("sets ask for {asked} pods, allowed {most}"));
+            if write.plural != "replicasets" {
+                return None;
             }
-            let taken = write.old.is_some_and(is_ready) && !write.new.is_some_and(is_ready);
-            let ready = count(objects, is_ready);
-            let is_wrong = write.plural == "pods" && taken && ready + bounds.losses() < least;
-            is_wrong.then(|| format!("{ready} pods serve, asked for {least}"))
+            let most = bounds.now().1;
+            let sets = objects.iter().filter(|(id, _)| id.0 == "replicasets");
+            let asked: i64 = sets.map(|(_, set)| edit::int(set, &["spec", "replicas"])).sum();
+            let grew = write.old.map_or(0, |old| edit::int(old, &["spec", "replicas"]))
+                < write.new.map_or(0, |new| edit::int(new, &["spec", "replicas"]));
+            (grew && asked > most).then(|| format!("sets ask for {asked} pods, allowed {most}"))
         })
     }
 
