@@ -155,7 +155,7 @@ impl<R: Runtime> Fleet<R> {
     /// Whether a node belongs to the fleet.
     #[must_use]
     pub fn has_node(&self, name: &str) -> bool {
-        self.inner.members.contains_key(name)
+        self.inner.members.contains(name)
     }
 
     /// What a container of a pod has written, as much as is wanted.

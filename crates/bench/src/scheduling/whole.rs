@@ -139,7 +139,7 @@ impl Cluster {
             Arc::new(Embedded::in_memory(store::Options::default())?)
         } else {
             let made = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
-            let store = Embedded::open(&made.path().join("store.redb"), store::Options::default())?;
+            let store = Embedded::open(made.path().join("store.redb"), store::Options::default())?;
             directory = Some(made);
             Arc::new(store)
         };

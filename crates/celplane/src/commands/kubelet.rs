@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::kubelet::slice_template::SliceTemplate;
-use ::kubelet::template::Template;
 use api::features::Features;
 
 use crate::roles::connections::groups_of;

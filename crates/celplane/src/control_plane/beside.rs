@@ -101,6 +101,7 @@ impl Checked {
             nodes,
             load: None,
             devices: None,
+            rules: ::kubelet::simulation::Rules::default(),
             limits: Limits::default(),
             controllers: vec!["*".to_owned()],
         }

@@ -45,7 +45,7 @@ impl Nodes {
                 };
                 let copies = replicas::of(&manifest.value).with_context(context)?;
                 plan.named.extend(replicas::names(own, copies).into_iter().enumerate().map(|(number, own)| {
-                    let mut node = template.node(&own, number, 0, Timestamp { seconds: 0, nanos: 0 });
+                    let mut node = template.node(&own, number, None, Timestamp { seconds: 0, nanos: 0 });
                     played(&mut node);
                     node
                 }));

@@ -139,7 +139,7 @@ impl<R: Runtime> Inner<R> {
     /// A node that somebody else made, what it leaves out filled as for nodes of the fleet.
     fn completed(&self, node: &Node, number: usize, now: Timestamp) -> Value {
         let known = api::json::to_value(node).ok().and_then(|document| Template::new(document).ok());
-        known.unwrap_or_default().node(&node.metadata.name, number, self.port, now)
+        known.unwrap_or_default().node(&node.metadata.name, number, self.endpoint, now)
     }
 
     async fn renew(&self, member: &Member) {

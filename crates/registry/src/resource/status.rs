@@ -10,7 +10,7 @@ use crate::conditions;
 use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
 use crate::document::{Edit, Read, same, without_empty};
-use crate::meta::{self, IMMUTABLE, invalid};
+use crate::meta::{self, invalid};
 use crate::strategy::Context;
 
 const MAX_CONDITIONS: usize = 8;

@@ -165,7 +165,7 @@ const KINDS: &[&str] = &[
 
 fn completed(node: Value) -> Result<Value> {
     let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
-    Ok(Template::new(node)?.node(&name, 0, 0, Timestamp { seconds: 0, nanos: 0 }))
+    Ok(Template::new(node)?.node(&name, 0, None, Timestamp { seconds: 0, nanos: 0 }))
 }
 
 fn read(resource: &Resource, document: &Value) -> Result<Value> {
