@@ -9,14 +9,14 @@ macro_rules! subcommands {
         /// What to do.
         #[derive(clap::Subcommand)]
         pub(crate) enum Command {
-            $(#[allow(missing_docs, reason = "the arguments' own documentation is shown")] $name($module::Arguments),)*
+            $(#[allow(missing_docs, reason = "the arguments' own documentation is shown")] $name(Box<$module::Arguments>),)*
         }
 
         impl Command {
             /// Does it.
             pub(crate) fn run(self) -> anyhow::Result<std::process::ExitCode> {
                 match self {
-                    $(Command::$name(arguments) => arguments.run(),)*
+                    $(Command::$name(arguments) => (*arguments).run(),)*
                 }
             }
         }

@@ -137,7 +137,7 @@ fn main() -> Result<ExitCode> {
 async fn run(workload: &Workload) -> Result<(Duration, f64, u64)> {
     let directory = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
     let store: Arc<dyn Store> =
-        Arc::new(Embedded::open(&directory.path().join("store.redb"), store::Options::default())?);
+        Arc::new(Embedded::open(directory.path().join("store.redb"), store::Options::default())?);
     let features = Features::all_proposals();
     let server = Server::start(store, Options { features, ..Options::default() }).await?;
     let admin = connect(&server, "admin", &["system:masters"]);

@@ -160,7 +160,6 @@ fn schedule(client: Client) -> client::Stop {
         shutdown,
         leadership: client::election::Leadership::uncontested(),
         seed: 7,
-        device_cost_limit: dra::Budget::COST_LIMIT,
         configuration: Default::default(),
         profiler: Default::default(),
     };
