@@ -68,19 +68,19 @@ fn both_stories_of_the_proposal_run() {
     let slices = until(&cluster, &["get", "resourceslices"], |text| text.contains("node-1-mla.example.com-0"));
     assert!(slices.contains("mla.example.com"), "{slices}");
     cluster.apply(CONNECTED);
-    runs(&cluster, "pod0");
-    assert_eq!(devices_of(&cluster, "pod0-mla-"), ["mla-0", "mla-1", "mla-2", "mla-3"]);
+    runs(&cluster, "connected-pod");
+    assert_eq!(devices_of(&cluster, "connected-pod-mla-"), ["mla-0", "mla-1", "mla-2", "mla-3"]);
     let claims = cluster.kubectl(&["get", "resourceclaims"], "");
     assert!(claims.contains("allocated,reserved"), "{claims}");
     // The node has prepared them, and says so.
     let described = until(&cluster, &["describe", "resourceclaims"], |text| text.contains("prepared on node node-"));
     assert_eq!(described.matches("Prepared").count(), 4, "{described}");
-    cluster.kubectl(&["delete", "pod", "pod0"], "");
+    cluster.kubectl(&["delete", "pod", "connected-pod"], "");
     until(&cluster, &["get", "resourceclaims", "-o", "name"], str::is_empty);
     cluster.apply(GRID);
-    runs(&cluster, "pod0");
+    runs(&cluster, "grid-pod");
     // As the story has it, in canonical order.
-    assert_eq!(devices_of(&cluster, "pod0-mla-"), ["mla-0", "mla-1", "mla-4", "mla-5"]);
+    assert_eq!(devices_of(&cluster, "grid-pod-mla-"), ["mla-0", "mla-1", "mla-4", "mla-5"]);
     let metrics = cluster.kubectl(&["get", "--raw", "/metrics/kube-scheduler"], "");
     assert!(metrics.contains("\ncel_expression_constraint_cost_count 2\n"), "{metrics}");
     assert!(metrics.contains("\nscheduler_device_searches_total "), "{metrics}");
@@ -197,7 +197,7 @@ fn the_gate_goes_on_and_off_with_claims_that_are_stored() {
     cluster.apply(&claim_and_pod("one", 4, FOUR));
     cluster.apply(CONNECTED);
     runs(&cluster, "one");
-    runs(&cluster, "pod0");
+    runs(&cluster, "connected-pod");
     // Stored and not allocated yet.
     let unused = claim_and_pod("later", 4, FOUR);
     let (unused, user) = unused.split_once("---\n").unwrap();
@@ -233,8 +233,8 @@ fn a_component_without_the_gate_allocates_nothing() {
         let flag = format!("--{component}-feature-gates");
         let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:8", &flag, OFF]) else { return };
         cluster.apply(CONNECTED);
-        says(&cluster, "pod0", words);
-        let phase = cluster.kubectl(&["get", "pod", "pod0", "-o", "jsonpath={.status.phase}"], "");
+        says(&cluster, "connected-pod", words);
+        let phase = cluster.kubectl(&["get", "pod", "connected-pod", "-o", "jsonpath={.status.phase}"], "");
         assert_eq!(phase, "Pending", "{component}");
     }
     let Some(cluster) = up(&["--nodes", "0", "--apiserver-feature-gates", OFF]) else { return };
@@ -309,7 +309,8 @@ fn why_explains_a_claim_that_cannot_be_allocated() {
             devices.join(", ")
         ),
     );
-    let told = tool(&["why", "--pod", &write("pod.yaml", CONNECTED), "--name", "pod0", "-f", &cluster, "--all"]);
+    let told =
+        tool(&["why", "--pod", &write("pod.yaml", CONNECTED), "--name", "connected-pod", "-f", &cluster, "--all"]);
     assert!(told.contains("0 of 1 nodes fit"), "{told}");
     assert!(told.contains("cannot allocate all claims"), "{told}");
     assert!(told.contains("6  devices that the node can use"), "{told}");
@@ -321,7 +322,7 @@ fn why_explains_a_claim_that_cannot_be_allocated() {
         "--pod",
         &write("two.yaml", &CONNECTED.replace("== 3", "<= 4")),
         "--name",
-        "pod0",
+        "connected-pod",
         "-f",
         &cluster,
     ]);
