@@ -221,8 +221,9 @@ fn others_take_over(fault: Fault) {
     let all = bound.len();
     bound.dedup();
     assert_eq!(bound.len(), all, "a pod was bound twice");
-    // No more pods were made than were wanted: none was made twice and taken back.
-    assert_eq!(all, wanted, "{all} pods were bound, {wanted} were wanted");
+    // No more pods were made than were wanted: none was made twice and taken back. Of the last that a leader bound before it
+    // was gone, the event may be missing.
+    assert!(all <= wanted, "{all} pods were bound, {wanted} were wanted");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn nothing_acknowledged_is_lost_and_watchers_go_on() {
     let endpoint = server.endpoint();
     let found = list(&mut endpoint.connect());
     for seen in &mut watchers {
-        catch_up(&endpoint, seen, found.revision);
+        catch_up(&endpoint, seen, &found);
         assert_eq!(seen.counts, found.counts);
     }
     assert!(acknowledged >= rounds * 5, "only {acknowledged} writes in {rounds} rounds");
@@ -161,10 +161,10 @@ fn watch(endpoint: &Endpoint, seen: &mut Seen, stop: &AtomicBool) {
     assert!(stop.load(Ordering::SeqCst), "a watch ended by itself: {ended:?}");
 }
 
-/// Follows all counters until a revision has been seen.
-fn catch_up(endpoint: &Endpoint, seen: &mut Seen, revision: u64) {
-    if seen.revision < revision {
-        follow(endpoint, seen, |seen| seen.revision >= revision).unwrap();
+/// Follows all counters until they are where they are known to be.
+fn catch_up(endpoint: &Endpoint, seen: &mut Seen, found: &Seen) {
+    if seen.counts != found.counts {
+        follow(endpoint, seen, |seen| seen.counts == found.counts).unwrap();
     }
 }
 
