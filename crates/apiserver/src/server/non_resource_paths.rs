@@ -160,6 +160,9 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
     };
     let asks_writable = one.map_or(name == "readyz" && !excluded.contains(&WRITABLE), |one| one == WRITABLE);
     let unwritable = if asks_writable { health::trouble(&*server.store).await } else { None };
+    // A store that cannot be reached fails the check of the store, not this one as well.
+    let is_away = |it: &store::Error| matches!(it, store::Error::Unavailable(_) | store::Error::TimedOut(_));
+    let unwritable = unwritable.filter(|it| !is_away(it));
     let stopping = *server.stopping.borrow();
     let component_failed = |check: &str| components.iter().any(|(it, healthy)| it == check && !healthy);
     let failed = |check: &str| {
