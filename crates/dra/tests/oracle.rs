@@ -386,7 +386,10 @@ impl<'o> Oracle<'o> {
                 Answer::No => return Ok(false),
                 Answer::Fails(_) => {
                     let names: Vec<String> = set.iter().map(|it| self.name(*it)).collect();
-                    return Err(Outcome::Fails(names.join(", ")));
+                    // Messages name four.
+                    let (first, rest) = names.split_at(names.len().min(4));
+                    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+                    return Err(Outcome::Fails(first.join(", ") + &more));
                 }
             }
         }
