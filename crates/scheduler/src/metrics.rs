@@ -1,4 +1,4 @@
-//! What the scheduler counts, under Kubernetes' names; what expressions do, under ours ([`expressions`]).
+//! What the scheduler counts, under Kubernetes' names; what expressions do, under ours (`expressions`).
 //!
 //! What every attempt counts is gathered here and shown every now and then: looking up a series costs more than a plugin.
 

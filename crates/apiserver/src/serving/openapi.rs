@@ -1,7 +1,7 @@
 //! OpenAPI, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
 //!
-//! - [`operations`]: what can be asked, path by path; [`schemas`]: what is sent and answered.
-//! - [`v3`]: a document per group and version; [`v2`]: all in one.
+//! - `operations`: what can be asked, path by path; `schemas`: what is sent and answered.
+//! - `v3`: a document per group and version; `v2`: all in one.
 
 pub(crate) mod operations;
 mod schemas;
