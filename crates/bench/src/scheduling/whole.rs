@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::features::Features;
+use api::features::{Features, Gate};
 use api::json::Value;
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
@@ -31,6 +31,7 @@ use crate::load::target::processor_seconds;
 const NODES: Resource = Resource::new("", "v1", "nodes", "Node");
 const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 const NAMESPACES: Resource = Resource::new("", "v1", "namespaces", "Namespace");
+const CLASSES: Resource = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass");
 const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
 
 /// Pods that are not bound by then never will be.
@@ -101,7 +102,8 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
     cluster.untaint(nodes).await?;
     let mut placed_before = Vec::new();
     for (before, prefix, count) in workload.pods_before(size) {
-        let pods = (0..count).map(|number| before.pod(&prefix, number, sets)).collect::<Result<Vec<_>>>()?;
+        let mut pods = (0..count).map(|number| before.pod(&prefix, number, sets)).collect::<Result<Vec<_>>>()?;
+        cluster.give_classes(&mut pods).await?;
         cluster.create(PODS, "bench", pods).await?;
         if before.waiting {
             cluster.rejected(count).await?;
@@ -111,7 +113,8 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
         }
     }
     let (events, bound) = (cluster.events().await?, placed_before.len());
-    let pods = (0..size.pods).map(|number| workload.measured_pod(number, sets)).collect::<Result<Vec<_>>>()?;
+    let mut pods = (0..size.pods).map(|number| workload.measured_pod(number, sets)).collect::<Result<Vec<_>>>()?;
+    cluster.give_classes(&mut pods).await?;
     cluster.seen().begun = Some(Instant::now());
     let (begun, before) = (Instant::now(), processor_seconds("self").context("processor time")?);
     let created = cluster.create(PODS, "bench", pods);
@@ -143,7 +146,11 @@ impl Cluster {
             directory = Some(made);
             Arc::new(store)
         };
-        let features = if workload.gates_off { Features::default() } else { Features::all_proposals() };
+        let features = match workload.gates_off {
+            true => Features::default(),
+            // `Gt` has a gate of its own.
+            false => Features::all_proposals().with(Gate::TaintTolerationComparisonOperators, true),
+        };
         let server = Server::start(store, Options { features, ..Options::default() }).await?;
         let connect =
             |user: User, component: &str| Client::in_process(Connection::new(server.clone(), Some(user)), component);
@@ -172,6 +179,25 @@ impl Cluster {
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Priorities come from classes: users may not write the number.
+    async fn give_classes(&self, pods: &mut [Value]) -> Result<()> {
+        let mut priorities = std::collections::BTreeSet::new();
+        for spec in pods.iter_mut().filter_map(|pod| pod.get_mut("spec").and_then(Value::as_object_mut)) {
+            if let Some(priority) = spec.remove("priority").as_ref().and_then(Value::as_i64) {
+                spec.insert("priorityClassName", format!("priority-{priority}"));
+                priorities.insert(priority);
+            }
+        }
+        for priority in priorities {
+            let class = api::json!({"metadata": {"name": (format!("priority-{priority}"))}, "value": priority});
+            match self.admin.documents(CLASSES).create("", &class).await {
+                Err(error) if !error.is_already_exists() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Creates objects, many at a time.
