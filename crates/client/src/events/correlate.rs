@@ -7,7 +7,6 @@
 //! The rules and numbers are those of client-go's `events_cache.go`.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 
 use api::core::v1::Event;
 use api::json::Text;
@@ -16,10 +15,7 @@ use api::time::Timestamp;
 use lru::LruCache;
 
 /// So many of each kind are remembered.
-const REMEMBERED_MAX: NonZeroUsize = match NonZeroUsize::new(4096) {
-    Some(count) => count,
-    None => NonZeroUsize::MIN,
-};
+const REMEMBERED_MAX: usize = 4096;
 /// So many different messages within [`COMBINE_SECONDS`] are combined.
 const COMBINE_COUNT: usize = 10;
 const COMBINE_SECONDS: i64 = 600;
@@ -66,10 +62,18 @@ pub struct Correlator {
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            similar: LruCache::new(REMEMBERED_MAX),
-            written: LruCache::new(REMEMBERED_MAX),
-            rations: LruCache::new(REMEMBERED_MAX),
+            // Room is made when it is needed: there are many correlators, and most see few events.
+            similar: LruCache::unbounded(),
+            written: LruCache::unbounded(),
+            rations: LruCache::unbounded(),
         }
+    }
+}
+
+/// Forgets what was not heard of for longest.
+fn bound<V>(memory: &mut LruCache<String, V>) {
+    while memory.len() > REMEMBERED_MAX {
+        memory.pop_lru();
     }
 }
 
@@ -111,7 +115,10 @@ impl Correlator {
     pub fn correlate(&mut self, event: Event, now: Timestamp) -> Verdict {
         let (event, key) = self.combine(event, now);
         let (event, repeats) = self.count(event, key);
-        match (self.is_spam(&event, now), repeats) {
+        let is_spam = self.is_spam(&event, now);
+        bound(&mut self.similar);
+        bound(&mut self.rations);
+        match (is_spam, repeats) {
             (true, _) => Verdict::Skip,
             (false, true) => Verdict::Repeat(event),
             (false, false) => Verdict::Create(event),
@@ -131,6 +138,7 @@ impl Correlator {
             version: event.metadata.resource_version.clone(),
         };
         self.written.put(key, written);
+        bound(&mut self.written);
     }
 
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, String) {
@@ -220,6 +228,16 @@ mod tests {
         event.metadata.name = event_name(object, now).into();
         event.involved_object.name = object.into();
         event
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut correlator = Correlator::default();
+        for number in 0..2 * REMEMBERED_MAX {
+            correlator.correlate(event(&number.to_string(), "m", at(1)), at(1));
+        }
+        let kept = [correlator.similar.len(), correlator.written.len(), correlator.rations.len()];
+        assert_eq!(kept, [REMEMBERED_MAX; 3]);
     }
 
     #[test]
