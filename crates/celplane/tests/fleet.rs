@@ -283,10 +283,10 @@ async fn a_pod_waits_until_its_volume_can_be_reached() {
     let events: Informer<Event> = Informer::start(&cluster.admin, Selection::default());
     let is_told = |it: &Event| it.reason == "FailedMount" && it.message.contains("no matching NodeSelectorTerms");
     until(&events, || events.store().list().iter().any(|it| is_told(it))).await;
+    let state = || cluster.pod("waits")?.status.container_statuses.first()?.state.clone();
+    until(&cluster.pods, || state() == Some(api::json!({"waiting": {"reason": "ContainerCreating"}}))).await;
     let pod = cluster.pod("waits").unwrap();
     assert_eq!((&*pod.status.phase, &*pod.status.pod_ip), ("Pending", ""));
-    let state = pod.status.container_statuses.first().and_then(|it| it.state.clone());
-    assert_eq!(state, Some(api::json!({"waiting": {"reason": "ContainerCreating"}})));
     let label = api::json!({"metadata": {"labels": {"rack": "r1"}}});
     cluster.admin.documents(Node::RESOURCE).patch("", "node-0", "", Patch::Merge, &label).await.unwrap();
     until(&cluster.pods, || cluster.pod("waits").is_some_and(|pod| pod.status.phase == "Running")).await;
