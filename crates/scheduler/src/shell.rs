@@ -40,7 +40,7 @@ enum Done {
     /// Why not, unless the pod is gone.
     NotBound(Option<(Arc<Pod>, String)>),
     Reported,
-    Searched(DeviceSearched),
+    Searched(Box<DeviceSearched>),
 }
 
 /// What a task is about.
@@ -218,7 +218,7 @@ impl Shell {
         match done {
             Done::Searched(searched) => {
                 self.is_searching = false;
-                if let Some(attempt) = self.core.searched(searched, now) {
+                if let Some(attempt) = self.core.searched(*searched, now) {
                     devices::report(&self.device_metrics, &attempt, Duration::ZERO);
                     self.follow_up(attempt, Instant::now());
                 }
@@ -315,7 +315,7 @@ impl Shell {
         let Some(search) = self.searches.pop_front() else { return };
         self.is_searching = true;
         let uid = search.uid().clone();
-        let id = self.running.spawn_blocking(move || Done::Searched(search.run())).id();
+        let id = self.running.spawn_blocking(move || Done::Searched(Box::new(search.run()))).id();
         self.tasks.insert(id, Task { uid, work: Work::Search });
     }
 

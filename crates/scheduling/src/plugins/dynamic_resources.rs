@@ -107,8 +107,8 @@ impl Plugin for DynamicResources {
         hints::hint(pod, change, cluster)
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Status> {
-        claims::names(pod).map(|_| ()).map_err(Status::unresolvable)
+    fn pre_enqueue(&self, pod: &PodInfo, cluster: &Cluster) -> Result<(), Status> {
+        claims::are_made(pod, cluster).map_err(Status::unresolvable)
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {

@@ -205,7 +205,7 @@ impl Scheduler {
     fn gate(&self, pod: &PodInfo) -> Option<(PluginSet, Status)> {
         let profile = self.profile(pod)?;
         profile.at(Point::PreEnqueue).find_map(|enabled| {
-            let closed = enabled.plugin.pre_enqueue(pod).err()?;
+            let closed = enabled.plugin.pre_enqueue(pod, &self.cluster).err()?;
             Some((enabled.bit, closed.by(enabled.plugin.name())))
         })
     }

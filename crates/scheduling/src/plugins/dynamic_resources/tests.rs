@@ -362,3 +362,20 @@ fn a_claim_wakes_only_those_who_use_it() {
     set_claim(&mut scheduler, &free, LATER);
     assert_eq!(scheduler.lengths().unschedulable, 0);
 }
+
+#[test]
+fn a_pod_waits_for_the_claim_that_its_status_names_already() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    add_node(&mut scheduler, "n", 1);
+    let pod = r#"{"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {"containers": [{"name": "c"}],
+        "resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]},
+        "status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made"}]}}"#;
+    scheduler.set_pod(&read(pod), START);
+    assert!(scheduler.schedule_one(START).is_none());
+    assert_eq!(scheduler.lengths().gated, 1);
+    let mut made = claim("made", 1, "").as_ref().clone();
+    made.metadata.owner_references =
+        read(r#"[{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]"#);
+    set_claim(&mut scheduler, &Arc::new(made), START);
+    assert_eq!(placed(&mut scheduler, START).0, "n");
+}
