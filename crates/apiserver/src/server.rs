@@ -558,8 +558,11 @@ impl Server {
             }
             return Err(Failure::no_resource());
         };
-        let resource = &row.resource();
         let custom = row.custom();
+        // What is held while a request waits is kept small.
+        let of_custom = custom.map(|custom| Box::new(custom.row()));
+        let resource = row.built_in().or(of_custom.as_deref());
+        let Some(resource) = resource else { return Err(Failure::no_resource()) };
         let is_misplaced = !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces";
         if custom.is_some() {
             let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
@@ -588,15 +591,18 @@ impl Server {
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
-        let mut answer = if call.body.len() > HEAVY_BODY {
+        let is_heavy = call.body.len() > HEAVY_BODY;
+        // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
+        let work = Box::pin(call.run(verb));
+        let mut answer = if is_heavy {
             let _turn = self.makers.turn().await;
             let handle = tokio::runtime::Handle::current();
             match handle.runtime_flavor() {
-                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(call.run(verb))),
-                _ => call.run(verb).await,
+                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(work)),
+                _ => work.await,
             }
         } else {
-            call.run(verb).await
+            work.await
         };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
             listing.hold(Box::new(seat));

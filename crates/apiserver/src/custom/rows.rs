@@ -103,6 +103,14 @@ impl Row {
         }
     }
 
+    /// The row of the table, if it is one.
+    pub(crate) fn built_in(&self) -> Option<&'static Resource<'static>> {
+        match self {
+            Row::BuiltIn(row) => Some(row),
+            Row::Custom(_) => None,
+        }
+    }
+
     /// The version of a definition that it stands for, if users defined the resource.
     pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
         match self {
