@@ -47,6 +47,15 @@ impl Wire {
     fn made(&self) -> usize {
         self.bindings.lock().unwrap().values().map(|(_, made)| made).sum()
     }
+
+    /// Waits until so many are noted: the server has a binding before whoever asked for it hears so.
+    async fn has_made(&self, count: usize) {
+        let started = Instant::now();
+        while self.made() < count {
+            assert!(started.elapsed() < LIMIT, "{:?}", self.bindings.lock().unwrap());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 type Asked = Request<http_body_util::Full<bytes::Bytes>>;
@@ -126,6 +135,7 @@ async fn who_loses_the_lease_binds_nothing_more_and_another_goes_on() {
     let (first, second) = (Wire::to(&plane.server), Wire::to(&plane.server));
     let leader = contend(&first, "first");
     assert_eq!(plane.place("p0", "{}").await.as_deref(), Ok("node"));
+    first.has_made(1).await;
     let leases = plane.admin.documents(Resource::new("coordination.k8s.io", "v1", "leases", "Lease"));
     let theft = yaml("spec: {holderIdentity: somebody, leaseDurationSeconds: 1}");
     leases.patch("kube-system", "kube-scheduler", "", Patch::Merge, &theft).await.unwrap();
@@ -139,6 +149,7 @@ async fn who_loses_the_lease_binds_nothing_more_and_another_goes_on() {
     for name in &names {
         assert_eq!(plane.outcome(name).await.as_deref(), Ok("node"));
     }
+    second.has_made(names.len()).await;
     assert_eq!(first.made(), 1, "nothing after its lease was gone");
     let bindings = second.bindings.lock().unwrap().clone();
     assert_eq!(bindings.len(), names.len());
@@ -154,6 +165,7 @@ async fn bindings_are_tried_again_until_the_server_is_back() {
     let (stop, shutdown) = Shutdown::channel();
     let running = tokio::spawn(::scheduler::run(options(wire.client(), Leadership::uncontested(), shutdown)));
     assert_eq!(plane.place("before", "{}").await.as_deref(), Ok("node"));
+    wire.has_made(1).await;
     wire.is_cut.store(true, Ordering::SeqCst);
     let names: Vec<String> = (0..5).map(|number| format!("p{number}")).collect();
     for name in &names {
@@ -177,6 +189,7 @@ async fn bindings_are_tried_again_until_the_server_is_back() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+    wire.has_made(names.len() + 1).await;
     let bindings = wire.bindings.lock().unwrap().clone();
     assert!(bindings.values().all(|(_, made)| *made == 1), "each once: {bindings:?}");
     stop.stop();
@@ -289,14 +302,15 @@ fn the_secure_port_asks_who_reads() {
         ["create", "clusterrolebinding", "metrics", "--clusterrole=metrics", "--serviceaccount=default:reader"];
     cluster.kubectl(&subject, "");
     let started = Instant::now();
-    let metrics = loop {
+    // The role counts at once or a little later, and its metrics are there once it leads.
+    let shown = "scheduler_pending_pods{queue=\"active\"} 0";
+    loop {
         match read(&cluster, port, "/metrics", &token) {
-            Ok(metrics) => break metrics,
-            Err(refusal) => assert!(started.elapsed() < LIMIT, "{refusal}"),
+            Ok(metrics) if metrics.contains(shown) => break,
+            other => assert!(started.elapsed() < LIMIT, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
-    };
-    assert!(metrics.contains("scheduler_pending_pods{queue=\"active\"} 0"), "{metrics}");
+    }
     let refusal = read(&cluster, port, "/configz", &token).unwrap_err();
     assert!(refusal.contains("Forbidden") || refusal.contains("forbidden"), "{refusal}");
     until(&cluster, &["get", "lease", "kube-scheduler", "-n", "kube-system"], |text| text.contains("kube-scheduler"));
