@@ -766,3 +766,6 @@ fn method_label(method: &http::Method) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests;

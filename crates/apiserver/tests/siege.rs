@@ -217,7 +217,7 @@ fn runtime(threads: usize, is_foreign: bool) -> tokio::runtime::Runtime {
     builder.worker_threads(threads).enable_all();
     if is_foreign {
         builder.on_thread_start(|| {
-            let _ = rustix::process::setpriority_process(None, 19);
+            let _ = rustix::process::setpriority_process(None, 10);
         });
     }
     builder.build().unwrap()
