@@ -27,7 +27,7 @@ const ATTEMPTS_MAX: usize = 20;
 ///
 /// # Errors
 /// 403 if one would be exceeded.
-pub(super) async fn charge(server: &Arc<Server>, resource: &Resource, object: &Value, dry_run: bool) -> Result<()> {
+pub(super) async fn charge(server: &Arc<Server>, resource: &Resource<'_>, object: &Value, dry_run: bool) -> Result<()> {
     let namespace = metadata::text(object, "namespace");
     let Some(quotas) = resources::find("", "v1", "resourcequotas") else { return Ok(()) };
     if !resource.namespaced || namespace.is_empty() {
@@ -52,7 +52,7 @@ pub(super) async fn charge(server: &Arc<Server>, resource: &Resource, object: &V
 
 async fn charge_one(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     key: &str,
     quota: Served,
@@ -85,7 +85,7 @@ async fn charge_one(
 }
 
 /// What would be used with the object; `None` if the quota does not count it.
-fn added(resource: &Resource, object: &Value, quota: &Value, usage: &Usage) -> Result<Option<Object>> {
+fn added(resource: &Resource<'_>, object: &Value, quota: &Value, usage: &Usage) -> Result<Option<Object>> {
     let Some(hard) = quota.at(&["status", "hard"]).and_then(Value::as_object) else { return Ok(None) };
     let amount = |part: &str, name: &str| {
         let text = quota.str_at(&["status", part, name]);
@@ -137,7 +137,7 @@ fn added(resource: &Resource, object: &Value, quota: &Value, usage: &Usage) -> R
 }
 
 /// What an object counts as.
-fn usage_of(resource: &Resource, object: &Value) -> Usage {
+fn usage_of(resource: &Resource<'_>, object: &Value) -> Usage {
     let mut usage = Usage::new();
     let one = || Quantity::parse("1").unwrap_or_default();
     let suffix = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };

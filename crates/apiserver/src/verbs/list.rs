@@ -259,7 +259,7 @@ fn list_metadata(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) ->
 /// Whether the answer can be made in parts. The cells of custom tables are expressions over the whole request's budget, and
 /// some tables are sorted.
 fn can_be_long(call: &Call<'_>) -> bool {
-    call.accepted.form != Form::Table || call.custom.is_none() && !tables::is_sorted(call.resource)
+    call.accepted.form != Form::Table || call.custom().is_none() && !tables::is_sorted(call.resource)
 }
 
 /// How many objects are not yet long.
@@ -268,7 +268,7 @@ fn long_min(call: &Call<'_>) -> usize {
         Form::Table => false,
         Form::Metadata | Form::MetadataList => true,
         Form::Object | Form::GroupDiscovery => {
-            let is_stored = call.custom.is_some() || conversion::is_stored(call.resource, &call.target.version);
+            let is_stored = call.custom().is_some() || conversion::is_stored(call.resource, &call.target.version);
             !call.accepted.yaml && !wants_messages(call) && is_stored
         }
     };
@@ -317,7 +317,7 @@ fn check_form(call: &Call<'_>) -> Result<()> {
 /// The answer that shows a snapshot in the form that was asked for.
 pub(super) fn show(call: &Call<'_>, mut snapshot: Snapshot, selection: &Selection) -> Result<Answer> {
     let metadata = list_metadata(call, &snapshot, selection);
-    if call.accepted.form == Form::Table && call.custom.is_some() {
+    if call.accepted.form == Form::Table && call.custom().is_some() {
         let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
         return tables::of_list(call, 200, objects, metadata);
     }

@@ -16,13 +16,12 @@ use tokio::time::Instant;
 
 use super::list::chunks::{Chunks, Pages};
 use super::{Call, Selection, list, partial_metadata};
-use crate::custom::serving::Serving;
+use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::negotiation::{Accepted, Form};
 use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
-use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
 use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_line};
@@ -99,8 +98,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
     let mut watcher = Watcher {
         server: call.server.clone(),
-        resource: call.resource,
-        custom: call.custom.clone(),
+        row: call.row.clone(),
         target: call.target.clone(),
         query: call.query.clone(),
         accepted: call.accepted.clone(),
@@ -143,8 +141,7 @@ struct Initial {
 
 struct Watcher {
     server: Arc<Server>,
-    resource: &'static Resource,
-    custom: Option<Arc<Serving>>,
+    row: Row,
     target: Target,
     query: Query,
     accepted: Accepted,
@@ -167,10 +164,15 @@ impl Watcher {
             return Some(());
         }
         let Some(bytes) = self.share.charge(bytes).await else {
-            self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+            self.count_cut_off();
             return None;
         };
         self.sender.send(bytes).await.ok()
+    }
+
+    fn count_cut_off(&self) {
+        let resource = self.row.resource();
+        self.server.metrics.watcher_cut_off(resource.group, resource.plural);
     }
 
     async fn too_old(&self, oldest: Revision) {
@@ -216,9 +218,9 @@ impl Watcher {
     /// Whether events about an object can be sent as the cache holds it.
     fn is_plain(&self, revision: Revision) -> bool {
         self.accepted.form == Form::Object
-            && match &self.custom {
+            && match self.row.custom() {
                 Some(custom) => custom.is_plain(revision),
-                None => conversion::is_stored(self.resource, &self.target.version),
+                None => conversion::is_stored(&self.row.resource(), &self.target.version),
             }
     }
 
@@ -233,7 +235,7 @@ impl Watcher {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
                 Err(TooOld { .. }) => {
-                    self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+                    self.count_cut_off();
                     return;
                 }
             };
@@ -310,21 +312,21 @@ impl Watcher {
     }
 
     fn line(&mut self, event_type: &str, mut object: Value, revision: Revision) -> Bytes {
-        if let Some(custom) = self.custom.as_ref().filter(|custom| !custom.is_plain(revision)) {
+        if let Some(custom) = self.row.custom().filter(|custom| !custom.is_plain(revision)) {
             custom.refresh(&mut object);
         }
         let shown = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
                 let version = &self.accepted.version;
-                match &self.custom {
+                match self.row.custom() {
                     Some(custom) => tables::custom_event(&self.server, custom, &self.query, version, object, first),
-                    None => tables::event(self.resource, &self.query, version, object, first),
+                    None => tables::event(&self.row.resource(), &self.query, version, object, first),
                 }
             }
             Form::Metadata | Form::MetadataList => partial_metadata(&object, &self.accepted.version),
             _ => {
-                conversion::from_stored(self.resource, &self.target.version, &mut object);
+                conversion::from_stored(&self.row.resource(), &self.target.version, &mut object);
                 object
             }
         };
@@ -337,19 +339,25 @@ impl Watcher {
         if ends_initial {
             metadata.insert("annotations", api::json!({"k8s.io/initial-events-end": "true"}));
         }
+        let resource = self.row.resource();
         let object = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
-                tables::bookmark(self.resource, self.custom.as_deref(), &self.accepted.version, metadata, first)
+                tables::bookmark(
+                    &resource,
+                    self.row.custom().map(AsRef::as_ref),
+                    &self.accepted.version,
+                    metadata,
+                    first,
+                )
             }
             Form::Metadata | Form::MetadataList => {
                 partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)
             }
             _ => {
-                let api_version = self.resource.api_version(&self.target.version);
-                let object =
-                    api::json!({"kind": (self.resource.kind), "apiVersion": api_version, "metadata": metadata});
-                let of = self.resource.object_type(&self.target.version);
+                let api_version = resource.api_version(&self.target.version);
+                let object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                let of = resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }
         };

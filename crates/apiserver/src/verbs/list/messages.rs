@@ -32,7 +32,7 @@ struct Messages {
 }
 
 struct Shared {
-    resource: &'static Resource,
+    resource: &'static Resource<'static>,
     version: String,
     /// Whether objects are shown in the version in which they are stored.
     is_stored: bool,
@@ -51,9 +51,9 @@ pub(super) fn long(
     filter: &Arc<Filter>,
     bytes: usize,
 ) -> Option<Body> {
-    let (resource, version) = (call.resource, &call.target.version);
+    let (resource, version) = (call.row.built_in()?, &call.target.version);
     let (api_version, kind) = (resource.api_version(version), resource.list_kind());
-    let list = types::by_api_version(&api_version, &kind).filter(|_| call.custom.is_none())?;
+    let list = types::by_api_version(&api_version, &kind)?;
     let (number, item) = item_type(list)?;
     let mut head = Vec::new();
     let document =
