@@ -39,8 +39,9 @@ use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
 use crate::http::compression::compress;
-use crate::http::listing::{Makers, heavy};
-use crate::http::negotiation;
+use crate::http::heavy::Threads;
+use crate::http::listing::Makers;
+use crate::http::negotiation::{self, Form};
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
@@ -93,8 +94,10 @@ pub struct Options {
     pub connections_max: usize,
     /// A client has this long until its first request,
     pub first_request_timeout: Duration,
-    /// and this long for its certificates, and then for the head of each request.
+    /// of that this long for its certificates,
     pub head_timeout: Duration,
+    /// and over HTTP/1.1 this long until the head of each further request is there.
+    pub idle_timeout: Duration,
     /// A client that takes nothing of what it is sent for this long is cut off.
     pub write_timeout: Duration,
     /// Events are kept for this long.
@@ -142,6 +145,7 @@ impl Default for Options {
             connections_max: 10_000,
             first_request_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(90),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
             event_bytes_max: 128 << 20,
@@ -314,6 +318,11 @@ impl Server {
         self.kubelets.get_or_init(|| kubelets);
     }
 
+    /// The threads that long work is done on.
+    pub(crate) fn threads(&self) -> &Threads {
+        self.makers.threads()
+    }
+
     pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
         self.kubelets.get()
     }
@@ -368,7 +377,8 @@ impl Server {
             audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
-            followed.answered(&mut answer, |user, asked| self.authorizer.decide(user, asked)).await;
+            let decide = |user: &User, asked: authorization::Request<'_>| self.authorizer.decide(user, asked);
+            followed.answered(&mut answer, self.threads(), decide).await;
         }
         if self.options.logs_requests {
             log_request(&parts, &verb, answer.code, started.elapsed());
@@ -397,7 +407,7 @@ impl Server {
             answer = if answer.body.is_long() && answer.content_type == "application/json" {
                 let failed = || Failure::new(500, "InternalError", "the answer could not be made").into();
                 let held = answer.body.take_held();
-                let mut answer: Answer = self.makers.run(move || convert(answer)).await.unwrap_or_else(failed);
+                let mut answer: Answer = self.threads().run(move || convert(answer)).await.unwrap_or_else(failed);
                 held.into_iter().for_each(|held| answer.body.hold(held));
                 answer
             } else {
@@ -599,19 +609,11 @@ impl Server {
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
-        let is_heavy = call.body.len() > HEAVY_BODY;
+        // The cells of custom tables are expressions.
+        let is_custom_table = verb == Verb::List && custom.is_some() && call.accepted.form == Form::Table;
+        let is_heavy = flow.writes && call.body.len() > HEAVY_BODY || is_custom_table;
         // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
-        let work = Box::pin(call.run(verb));
-        let mut answer = if is_heavy {
-            let _turn = self.makers.turn().await;
-            let handle = tokio::runtime::Handle::current();
-            match handle.runtime_flavor() {
-                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(work)),
-                _ => work.await,
-            }
-        } else {
-            work.await
-        };
+        let mut answer = if is_heavy { self.run_heavy(&call, verb).await } else { Box::pin(call.run(verb)).await };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
             listing.hold(Box::new(seat));
         }
@@ -619,6 +621,24 @@ impl Server {
             Some(warning) => Ok(answer.unwrap_or_else(Answer::from).with_warnings(vec![warning])),
             None => answer,
         }
+    }
+
+    /// Does what a request asks for on one of the threads for what takes a while.
+    async fn run_heavy(self: &Arc<Self>, call: &Call<'_>, verb: Verb) -> Result<Answer> {
+        let (server, row) = (self.clone(), call.row.clone());
+        let (target, query, headers) = (call.target.clone(), call.query.clone(), call.headers.clone());
+        let (user, body, accepted) = (call.user.clone(), call.body.clone(), call.accepted.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let work = move || {
+            let (server, target, query, headers, user) = (&server, &target, &query, &headers, &user);
+            let (row, resource) = (&row, &row.resource());
+            let call = Call { server, target, row, resource, query, headers, user, body, accepted };
+            runtime.block_on(warnings::collect(call.run(verb)))
+        };
+        let failed = || Failure::new(500, "InternalError", "the request could not be handled");
+        let (answer, warnings) = self.threads().run(work).await.ok_or_else(failed)?;
+        warnings::add(warnings);
+        answer
     }
 
     /// The built-in resource that a request is about, if its version is served.
@@ -765,3 +785,6 @@ fn method_label(method: &http::Method) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests;

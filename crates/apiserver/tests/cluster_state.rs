@@ -35,6 +35,24 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 
 #[tokio::test]
+async fn leases_of_servers_that_are_gone_are_removed() {
+    let cluster = Cluster::start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let lease = |name: &str, label: &str| {
+        json!({"metadata": {"name": name, "labels": {label: "kube-apiserver"}},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600, "renewTime": "2020-01-01T00:00:00.000000Z"}})
+    };
+    cluster.make(leases, lease("gone", "apiserver.kubernetes.io/identity")).await;
+    cluster.make(leases, lease("other", "app")).await;
+    let announced = cluster.0.announce(presence("192.0.2.1:7443"));
+    let is_gone = |list: &Value| list["items"].as_array().unwrap().iter().all(|it| it["metadata"]["name"] != "gone");
+    let left = eventually(&cluster, leases, is_gone).await;
+    assert!(left["items"].as_array().unwrap().iter().any(|it| it["metadata"]["name"] == "other"));
+    cluster.0.end_watches();
+    announced.gone().await;
+}
+
+#[tokio::test]
 async fn a_server_says_that_it_is_there() {
     let cluster = Cluster::start().await;
     let announced = cluster.0.announce(presence("192.0.2.1:7443"));

@@ -42,7 +42,7 @@ pub(super) fn from_json(text: &[u8]) -> Option<Body> {
 }
 
 /// The number and the type of a list's items, if they are messages that stand behind everything else.
-fn item_type(of: &'static Type) -> Option<(u16, &'static Type)> {
+pub(crate) fn item_type(of: &'static Type) -> Option<(u16, &'static Type)> {
     let field = of.field("items")?;
     let Kind::List(Kind::Struct(item)) = field.kind else { return None };
     let is_last = of.fields.iter().all(|other| other.number <= field.number && other.embedded.is_empty());

@@ -7,7 +7,7 @@ mod rows;
 use api::json::{Object, Value};
 use registry::printers::{Column, Printer, SCALES};
 
-pub(crate) use self::rows::{Rows, sort};
+pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::clock;
 use crate::custom::serving::Serving;
 use crate::custom::tables as custom_tables;

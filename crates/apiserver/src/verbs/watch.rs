@@ -14,6 +14,7 @@ use store::Revision;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::list::chunks::{Chunks, Pages};
 use super::{Call, Selection, list, partial_metadata};
 use crate::custom::rows::Row;
 use crate::http::answer::Answer;
@@ -23,7 +24,7 @@ use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, Found, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_line};
 use crate::storage::stored::Served;
 use registry::conversion;
 
@@ -83,10 +84,12 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let (snapshot, follower) = if initial && !cache.keeps_objects() {
         // Followed first: what happens while it is read comes again, and is passed over by its revision.
         let follower = cache.follow(interest);
-        (Some(call.find(&selection).await?), Ok(follower))
+        let revision = call.server.store.current_revision().await?;
+        let pages = Pages::new(call.server.store.clone(), call.range(), revision);
+        (Some(Initial { revision, objects: Chunks::Pages(pages) }), Ok(follower))
     } else if initial {
-        let (snapshot, follower) = cache.find_and_follow(interest, call.server.cache.revision());
-        (Some(snapshot), Ok(follower))
+        let (found, follower) = cache.find_and_follow(interest, call.server.cache.revision());
+        (Some(Initial { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
     } else if after == 0 {
         (None, Ok(cache.follow(interest)))
     } else {
@@ -128,6 +131,12 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         }
     });
     Ok(Answer::bytes(200, "application/json", Body::Stream(receiver)))
+}
+
+/// What exists at the start of a watch.
+struct Initial {
+    revision: Revision,
+    objects: Chunks,
 }
 
 struct Watcher {
@@ -173,26 +182,34 @@ impl Watcher {
         self.send(line).await;
     }
 
-    async fn send_initial(&mut self, mut snapshot: Found, marks_end: bool) -> Option<()> {
+    async fn send_initial(&mut self, mut initial: Initial, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
-        while let Some((key, object)) = snapshot.objects.next_entry() {
-            if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
-                continue;
-            }
-            let line = if self.is_plain(object.revision) {
-                event_line("ADDED", &object.json)
-            } else {
-                self.line("ADDED", object.decode(), object.revision)
+        while let Some(fetch) = initial.objects.next() {
+            let entries = match &initial.objects {
+                Chunks::View(_) => fetch()?,
+                Chunks::Pages(_) => self.server.threads().run(fetch).await??,
             };
-            batch.extend_from_slice(&line);
-            if batch.len() > INITIAL_PIECE {
-                self.send(batch.split().freeze()).await?;
+            for (key, object) in entries {
+                if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
+                    continue;
+                }
+                let line = if self.is_plain(object.revision) {
+                    event_line("ADDED", &object.json)
+                } else {
+                    self.line("ADDED", object.decode(), object.revision)
+                };
+                batch.extend_from_slice(&line);
+                if batch.len() > INITIAL_PIECE {
+                    self.send(batch.split().freeze()).await?;
+                }
             }
+            // Others have their turn, also if nothing is selected.
+            tokio::task::yield_now().await;
         }
         self.send(batch.freeze()).await?;
-        self.after = snapshot.revision;
+        self.after = initial.revision;
         if marks_end && self.bookmarks {
-            let line = self.bookmark(snapshot.revision, true);
+            let line = self.bookmark(initial.revision, true);
             self.send(line).await?;
         }
         Some(())
