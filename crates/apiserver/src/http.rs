@@ -7,7 +7,7 @@ pub(crate) mod compression;
 pub(crate) mod listing;
 pub mod negotiation;
 pub mod payload;
-mod protobuf;
+pub(crate) mod protobuf;
 pub mod request;
 pub mod status;
 pub(crate) mod warnings;
