@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
+use client::kubeconfig::Kubeconfig;
 use client::{Client, Resource};
 
 use crate::live;
 use crate::manifests::Manifests;
 
 /// Flags of tools that may ask a server.
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionArguments {
     /// Ask the server that this kubeconfig names
     #[arg(long, value_name = "FILE")]
@@ -25,32 +26,35 @@ impl ConnectionArguments {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// The kubeconfig: the flag, then `KUBECONFIG`, then the user's own.
-    pub(crate) fn path(&self) -> Result<PathBuf> {
+    /// The kubeconfigs, which count as one: the flag's, then those of `KUBECONFIG`, then the user's own.
+    fn paths(&self) -> Result<Vec<PathBuf>> {
         if let Some(path) = &self.kubeconfig {
-            return Ok(path.clone());
+            return Ok(vec![path.clone()]);
         }
-        let listed = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty());
-        if let Some(list) = listed {
-            // Several files are merged by kubectl; the first that exists is what is meant in nearly all cases.
-            let files: Vec<PathBuf> =
-                std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect();
-            let existing = files.iter().find(|path| path.exists()).or_else(|| files.first());
-            return existing.cloned().context("KUBECONFIG names no file");
+        if let Some(list) = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
+            let files = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
+            return Ok(files.collect());
         }
         let home = std::env::var_os("HOME").context("neither --kubeconfig nor KUBECONFIG nor HOME is set")?;
-        Ok(PathBuf::from(home).join(".kube/config"))
+        Ok(vec![PathBuf::from(home).join(".kube/config")])
     }
 
     /// A connection to the server.
-    pub(crate) async fn connect(&self) -> Result<Client> {
-        let path = self.path()?;
-        let client = Client::from_kubeconfig(&path, self.context.as_deref(), "celplane").await;
-        client.map_err(|error| anyhow!("cannot use `{}`: {error}", path.display()))
+    async fn connect(&self) -> Result<Client> {
+        let paths = self.paths()?;
+        let kubeconfig = Kubeconfig::read_all(&paths, self.context.as_deref());
+        let client = match kubeconfig {
+            Ok(kubeconfig) => Client::configured(kubeconfig, "celplane").await,
+            Err(error) => Err(error.into()),
+        };
+        client.map_err(|error| {
+            let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+            anyhow!("cannot use {}: {error}", names.join(", "))
+        })
     }
 
     /// All objects of these resources, as manifests.
     pub(crate) fn read(&self, resources: &[Resource]) -> Result<Manifests> {
-        live::read_from(async || self.connect().await, resources)
+        live::read(async || self.connect().await, resources)
     }
 }

@@ -1,8 +1,6 @@
 //! Objects of a running cluster, as manifests: what the tools read from files, they read from a server as well.
 
-use std::path::Path;
-
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use api::json::{self, Value};
 use client::{Client, Resource};
 
@@ -50,17 +48,8 @@ pub(crate) const GATED: &[Resource] = &[
     Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
 ];
 
-/// All objects of these resources in the cluster that a kubeconfig names.
-pub(crate) fn read(kubeconfig: &Path, resources: &[Resource]) -> anyhow::Result<Manifests> {
-    let connect = async || {
-        let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
-        client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))
-    };
-    read_from(connect, resources)
-}
-
 /// All objects of these resources in the cluster of a connection.
-pub(crate) fn read_from(
+pub(crate) fn read(
     connect: impl AsyncFnOnce() -> anyhow::Result<Client>,
     resources: &[Resource],
 ) -> anyhow::Result<Manifests> {

@@ -56,4 +56,17 @@ fn the_tools_read_a_running_cluster() {
     let text = String::from_utf8_lossy(&scan.stdout);
     assert_eq!(scan.status.code(), Some(1), "{text}");
     assert!(text.contains("Pod default/web") && text.contains("TaintTolerationCEL"), "{text}");
+
+    // A context of one file with the cluster and the user of another.
+    let directory = tempfile::tempdir().unwrap();
+    let mine = directory.path().join("mine");
+    let context = "contexts: [{name: mine, context: {cluster: celplane, user: admin}}]";
+    std::fs::write(&mine, context).unwrap();
+    let files = std::env::join_paths([directory.path().join("absent"), mine, cluster.kubeconfig()]).unwrap();
+    let merged = Command::new(env!("CARGO_BIN_EXE_celplane"))
+        .args(["scan", "--context", "mine"])
+        .env("KUBECONFIG", files)
+        .output()
+        .unwrap();
+    assert_eq!((merged.status.code(), merged.stdout), (Some(1), scan.stdout));
 }

@@ -69,7 +69,14 @@ impl Client {
     /// # Errors
     /// What is wrong with the file, or with the certificates in it.
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>, component: &str) -> Result<Self, AnyError> {
-        let kubeconfig = Kubeconfig::read(path, context)?;
+        Self::configured(Kubeconfig::read(path, context)?, component).await
+    }
+
+    /// Speaks to the server of a kubeconfig.
+    ///
+    /// # Errors
+    /// What is wrong with the certificates in it.
+    pub async fn configured(kubeconfig: Kubeconfig, component: &str) -> Result<Self, AnyError> {
         Ok(Self::new(Arc::new(Network::new(kubeconfig).await?), component))
     }
 

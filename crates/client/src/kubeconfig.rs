@@ -106,9 +106,21 @@ impl Kubeconfig {
     /// # Errors
     /// The file cannot be read, or does not say all that is needed.
     pub fn read(path: &Path, context: Option<&str>) -> Result<Self, KubeconfigError> {
-        let text = read(path)?;
-        let text = String::from_utf8(text).map_err(|_| KubeconfigError::Syntax("the file is not UTF-8".to_owned()))?;
-        Self::parse(&text, path.parent().unwrap_or(Path::new("")), context)
+        Self::merge(&[File::read(path)?], context)
+    }
+
+    /// Reads several files as one, as `KUBECONFIG` lists them: what is named in two is that of the first, and paths are
+    /// relative to the file in which they stand. Files that do not exist are passed over, unless none does.
+    ///
+    /// # Errors
+    /// As [`Kubeconfig::read`].
+    pub fn read_all(paths: &[PathBuf], context: Option<&str>) -> Result<Self, KubeconfigError> {
+        let existing = paths.iter().filter(|path| path.exists());
+        let files = existing.map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
+        match (files.is_empty(), paths.first()) {
+            (true, Some(first)) => Self::read(first, context),
+            _ => Self::merge(&files, context),
+        }
     }
 
     /// Reads a text. Paths in it are relative to `directory`.
@@ -116,25 +128,28 @@ impl Kubeconfig {
     /// # Errors
     /// As [`Kubeconfig::read`].
     pub fn parse(text: &str, directory: &Path, context: Option<&str>) -> Result<Self, KubeconfigError> {
-        let (documents, error) = api::yaml::parse_documents(text);
-        if let Some(error) = error {
-            return Err(KubeconfigError::Syntax(error.to_string()));
+        Self::merge(&[File::parse(text, directory)?], context)
+    }
+
+    fn merge(files: &[File], context: Option<&str>) -> Result<Self, KubeconfigError> {
+        let mut name = context;
+        for file in files {
+            name = match name {
+                Some(name) => Some(name),
+                None => text_of(&file.content, "current-context")?,
+            };
         }
-        let file = documents.into_iter().next().map(|it| it.value).unwrap_or_default();
-        if file.as_object().is_none() {
-            return Err(KubeconfigError::Syntax("the file is not a kubeconfig".to_owned()));
-        }
-        let name = match context {
-            Some(name) => Some(name),
-            None => text_of(&file, "current-context")?,
-        };
         let Some(name) = name else {
             return Err(KubeconfigError::Syntax("there is no current context".to_owned()));
         };
-        let context = named(&file, "contexts", "context", name)?;
-        let cluster = named(&file, "clusters", "cluster", text_of(context, "cluster")?.unwrap_or_default())?;
+        let (context, _) = named(files, "contexts", "context", name)?;
+        let (cluster, directory) =
+            named(files, "clusters", "cluster", text_of(context, "cluster")?.unwrap_or_default())?;
         let user = match text_of(context, "user")? {
-            Some(name) => user(named(&file, "users", "user", name)?, directory)?,
+            Some(name) => {
+                let (it, directory) = named(files, "users", "user", name)?;
+                user(it, directory)?
+            }
             None => User::default(),
         };
         let Some(server) = text_of(cluster, "server")? else {
@@ -151,6 +166,33 @@ impl Kubeconfig {
             namespace: text_of(context, "namespace")?.map(ToOwned::to_owned),
             user,
         })
+    }
+}
+
+/// One file of those that are read as one.
+struct File {
+    content: Value,
+    /// What its paths are relative to.
+    directory: PathBuf,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, KubeconfigError> {
+        let text = read(path)?;
+        let text = String::from_utf8(text).map_err(|_| KubeconfigError::Syntax("the file is not UTF-8".to_owned()))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("")))
+    }
+
+    fn parse(text: &str, directory: &Path) -> Result<Self, KubeconfigError> {
+        let (documents, error) = api::yaml::parse_documents(text);
+        if let Some(error) = error {
+            return Err(KubeconfigError::Syntax(error.to_string()));
+        }
+        let content = documents.into_iter().next().map(|it| it.value).unwrap_or_default();
+        if content.as_object().is_none() {
+            return Err(KubeconfigError::Syntax("the file is not a kubeconfig".to_owned()));
+        }
+        Ok(Self { content, directory: directory.to_owned() })
     }
 }
 
@@ -216,11 +258,19 @@ fn exec(exec: &Value, directory: &Path) -> Result<Exec, KubeconfigError> {
     })
 }
 
-/// The entry of a list of `{name: …, FIELD: …}`.
-fn named<'a>(file: &'a Value, list: &str, field: &'static str, name: &str) -> Result<&'a Value, KubeconfigError> {
-    let entries = file.get(list).and_then(Value::as_array).unwrap_or_default();
-    let entry = entries.iter().find(|it| it.str_at(&["name"]) == Some(name)).and_then(|it| it.get(field));
-    entry.ok_or_else(|| KubeconfigError::Missing { kind: field, name: name.to_owned() })
+/// The entry of a list of `{name: …, FIELD: …}`, in the first file that has it, and where that file is.
+fn named<'a>(
+    files: &'a [File],
+    list: &str,
+    field: &'static str,
+    name: &str,
+) -> Result<(&'a Value, &'a Path), KubeconfigError> {
+    let found = files.iter().find_map(|file| {
+        let entries = file.content.get(list).and_then(Value::as_array).unwrap_or_default();
+        let entry = entries.iter().find(|it| it.str_at(&["name"]) == Some(name))?;
+        Some((entry.get(field)?, file.directory.as_path()))
+    });
+    found.ok_or_else(|| KubeconfigError::Missing { kind: field, name: name.to_owned() })
 }
 
 /// What stands in the file itself, or in the file that it names.
@@ -309,6 +359,30 @@ users:
         let exec = it.user.exec.unwrap();
         assert_eq!(exec.command, Path::new("/etc/k/./login"));
         assert_eq!((exec.args, exec.env), (vec!["a".to_owned()], vec![("NAME".to_owned(), "v".to_owned())]));
+    }
+
+    #[test]
+    fn several_files_are_one_and_the_first_to_name_something_wins() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let contexts = write("1/contexts", "contexts: [{name: x, context: {cluster: one, user: bob}}]");
+        let cluster = "{clusters: [{name: one, cluster: {server: 'https://mine', certificate-authority: ca}}]}";
+        let clusters = write("2/clusters", cluster);
+        write("2/ca", "CA");
+        let all = write("3/all", FILE);
+        let files = [directory.path().join("absent"), contexts, clusters, all];
+        let it = Kubeconfig::read_all(&files, Some("x")).unwrap();
+        assert_eq!((it.server.as_str(), it.authority.as_deref()), ("https://mine", Some(b"CA".as_slice())));
+        assert_eq!(it.user.exec.unwrap().command, directory.path().join("3/./login"));
+        let current = Kubeconfig::read_all(&files, None).unwrap();
+        assert_eq!((current.server.as_str(), current.namespace.as_deref()), ("https://mine", Some("team")));
+        let absent = Kubeconfig::read_all(&files[..1], None).unwrap_err().to_string();
+        assert!(absent.starts_with("cannot read"), "{absent}");
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use api::features::{Features, Gate};
 use serde_json::json;
 
+use crate::connection::ConnectionArguments;
 use crate::gated_uses::{self, Field, Needs};
 use crate::live;
 use crate::manifests::{self, Manifest, Source};
@@ -21,12 +21,11 @@ use crate::style::{Style, When};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Files, directories, or `-` for standard input, such as the output of `kubectl get -A -o yaml`.
-    #[arg(short, long = "filename", required_unless_present = "kubeconfig", value_name = "FILE")]
+    #[arg(short, long = "filename", required_unless_present_any = ["kubeconfig", "context"], value_name = "FILE")]
     filenames: Vec<String>,
 
-    /// Look through the cluster that this kubeconfig names.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
 
     /// The gates as they will be; by default all that can be are off.
     #[arg(long, default_value = "", value_name = "GATES")]
@@ -78,7 +77,7 @@ impl Arguments {
         };
         let mut found = Vec::new();
         let mut is_readable = true;
-        let live = self.kubeconfig.as_deref().map(|kubeconfig| live::read(kubeconfig, live::GATED));
+        let live = self.connection.is_given().then(|| self.connection.read(live::GATED));
         for file in sources.iter().map(Source::read).chain(live) {
             match file {
                 Ok(file) => {

@@ -19,6 +19,7 @@ use judge::NodeReport;
 use scheduler::Said;
 
 use crate::compile_cache::compile_cache;
+use crate::connection::ConnectionArguments;
 use crate::output::Report;
 use crate::roles::scheduler::read_configuration;
 use crate::style::{Style, When};
@@ -42,9 +43,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// Read the cluster from the server that this kubeconfig names; without a file of the pod, KUBECONFIG names one, too.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
 
     /// The cluster: files or directories with nodes, volumes and claims. Nodes in the pod's file count as well.
     #[arg(short, long = "filename", value_name = "FILE")]
@@ -96,17 +96,13 @@ impl Arguments {
     fn judge(&self) -> anyhow::Result<(Cluster, Vec<NodeReport>, Said)> {
         let gates = Features::all_proposals().with_flag(&self.feature_gates)?;
         // Without files, the cluster is the one that kubectl would speak to.
-        let usual = || {
-            let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
-            std::env::var_os("KUBECONFIG").map(PathBuf::from).or_else(home)
-        };
-        let kubeconfig = self.kubeconfig.clone().or_else(|| if self.pod.is_none() { usual() } else { None });
+        let is_live = self.connection.is_given() || self.pod.is_none();
         let cluster = Cluster::load(&Asked {
             pod: self.pod.as_deref(),
             name: self.name.as_deref().or(self.of_cluster.as_deref()),
             namespace: &self.namespace,
             filenames: &self.filenames,
-            kubeconfig: kubeconfig.as_deref(),
+            connection: is_live.then_some(&self.connection),
         })?;
         let configuration = self.scheduler_config.as_deref().map(read_configuration).transpose()?.unwrap_or_default();
         let mut said = scheduler::ask(&cluster, &configuration, gates)?;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -12,6 +11,7 @@ use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use api::storage::v1::StorageClass;
 use scheduling::cluster::Object;
 
+use crate::connection::ConnectionArguments;
 use crate::gated_uses::pod_spec_path;
 use crate::live;
 use crate::manifests::{self, Manifest, readable};
@@ -59,8 +59,8 @@ pub(super) struct Asked<'a> {
     pub(super) namespace: &'a str,
     /// Files with the cluster.
     pub(super) filenames: &'a [String],
-    /// Names the server of the cluster.
-    pub(super) kubeconfig: Option<&'a Path>,
+    /// The server of the cluster.
+    pub(super) connection: Option<&'a ConnectionArguments>,
 }
 
 impl Cluster {
@@ -80,8 +80,8 @@ impl Cluster {
                 }
             }
         }
-        if let Some(kubeconfig) = asked.kubeconfig {
-            for manifest in readable(live::read(kubeconfig, live::SCHEDULING)?)? {
+        if let Some(connection) = asked.connection {
+            for manifest in readable(connection.read(live::SCHEDULING)?)? {
                 let is_it = asked.pod.is_none()
                     && manifest.kind() == "Pod"
                     && is_named(&manifest)
