@@ -283,7 +283,7 @@ impl Call<'_> {
         if !known.is_some_and(is_served) && matches!(self.query.get("fieldValidation"), "" | "Warn") {
             let fields = object.as_object().into_iter().flat_map(api::json::Object::keys);
             let unknown = fields.filter(|field| !matches!(*field, "apiVersion" | "kind" | "metadata"));
-            crate::http::warnings::add(unknown.map(|field| format!("unknown field \"{field}\"")).collect());
+            crate::http::warnings::add(unknown.map(|field| format!("unknown field \"{field}\"")));
         }
         Failure::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({expected})"

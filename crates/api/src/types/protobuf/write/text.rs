@@ -20,7 +20,7 @@ impl Writer {
     #[must_use]
     pub fn text(&mut self, it: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
-        let mut cursor = Cursor(text);
+        let mut cursor = Cursor(std::str::from_utf8(text).ok()?);
         let body = self.text_message(it, &mut cursor, 0, out);
         let whole = self.finish(&cursor, start, body.is_some(), out);
         if let (Some(()), Some(body)) = (whole, body) {
@@ -33,7 +33,7 @@ impl Writer {
     #[must_use]
     pub fn nested_text(&mut self, number: u16, it: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
-        let mut cursor = Cursor(text);
+        let mut cursor = Cursor(std::str::from_utf8(text).ok()?);
         let framed = self.framed(number, it, &mut cursor, 0, out);
         self.finish(&cursor, start, framed.is_some(), out)
     }
@@ -174,23 +174,23 @@ impl Writer {
             }
             Kind::Bool => {
                 let is_true = match cursor.value()? {
-                    b"true" => true,
-                    b"false" => false,
+                    "true" => true,
+                    "false" => false,
                     _ => return None,
                 };
                 put_number(out, number, u64::from(is_true));
             }
             Kind::Int32 | Kind::Int64 => {
-                let whole: i64 = std::str::from_utf8(cursor.value()?).ok()?.parse().ok()?;
+                let whole: i64 = cursor.value()?.parse().ok()?;
                 put_number(out, number, whole.cast_unsigned());
             }
             Kind::Struct(it) => self.framed(number, it, cursor, depth.saturating_add(1), out)?,
             Kind::Any if is_raw(field.go_type) => {
                 let raw = cursor.value()?;
-                nest(out, number, |out| put_bytes(out, 1, raw));
+                nest(out, number, |out| put_bytes(out, 1, raw.as_bytes()));
             }
             kind => {
-                let value = json::parse(cursor.value()?).ok()?;
+                let value = json::parse(cursor.value()?.as_bytes()).ok()?;
                 self.value(field, kind, number, Some(&value), out);
             }
         }
@@ -199,23 +199,30 @@ impl Writer {
 }
 
 /// The text that is not read yet.
-struct Cursor<'t>(&'t [u8]);
+struct Cursor<'t>(&'t str);
 
 impl<'t> Cursor<'t> {
     fn take(&mut self, byte: u8) -> Option<()> {
-        let (first, rest) = self.0.split_first()?;
-        (*first == byte).then(|| self.0 = rest)
+        let first = *self.0.as_bytes().first()?;
+        (first == byte).then(|| self.advance(1)).flatten().map(drop)
+    }
+
+    /// Passes over bytes, and gives them.
+    fn advance(&mut self, length: usize) -> Option<&'t str> {
+        let (passed, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(passed)
     }
 
     fn is_null(&self) -> bool {
-        self.0.starts_with(b"null")
+        self.0.starts_with("null")
     }
 
     /// Whether the end comes next, and not a comma.
     fn is_last(&mut self, end: u8) -> Option<bool> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        match *first {
+        let first = *self.0.as_bytes().first()?;
+        self.advance(1)?;
+        match first {
             b',' => Some(false),
             byte if byte == end => Some(true),
             _ => None,
@@ -223,34 +230,30 @@ impl<'t> Cursor<'t> {
     }
 
     /// The text of a value.
-    fn value(&mut self) -> Option<&'t [u8]> {
-        let (value, rest) = self.0.split_at_checked(json::value_length(self.0))?;
-        self.0 = rest;
-        (!value.is_empty()).then_some(value)
+    fn value(&mut self) -> Option<&'t str> {
+        let length = json::value_length(self.0.as_bytes());
+        self.advance(length).filter(|value| !value.is_empty())
     }
 
-    /// What stands between quotes.
-    fn quoted(&mut self) -> Option<&'t [u8]> {
-        if self.0.first() != Some(&b'"') {
-            return None;
-        }
-        self.value()?.strip_prefix(b"\"")?.strip_suffix(b"\"")
+    /// A string without escapes; none, and nothing is passed over, if it has any.
+    fn plain(&mut self) -> Option<&'t str> {
+        let text = self.0.strip_prefix('"')?;
+        let (plain, rest) = text.split_at_checked(json::plain_length(text.as_bytes()))?;
+        self.0 = rest.strip_prefix('"')?;
+        Some(plain)
     }
 
     /// A key without escapes, with the colon behind it.
     fn key(&mut self) -> Option<&'t str> {
-        let key = self.quoted().filter(|key| !key.contains(&b'\\'))?;
+        let key = self.plain()?;
         self.take(b':')?;
-        std::str::from_utf8(key).ok()
+        Some(key)
     }
 
     fn string(&mut self) -> Option<Cow<'t, str>> {
-        let start = self.0;
-        let text = self.quoted()?;
-        if !text.contains(&b'\\') {
-            return std::str::from_utf8(text).ok().map(Cow::Borrowed);
+        if let Some(plain) = self.plain() {
+            return Some(Cow::Borrowed(plain));
         }
-        let whole = start.get(..start.len().saturating_sub(self.0.len()))?;
-        json::parse(whole).ok()?.as_str().map(|text| Cow::Owned(text.to_owned()))
+        json::parse(self.value()?.as_bytes()).ok()?.as_str().map(|text| Cow::Owned(text.to_owned()))
     }
 }
