@@ -43,7 +43,7 @@ pub enum Operation {
 /// 403 if something that it needs is missing.
 pub fn mutate(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &mut Value,
     operation: Operation,
     _user: &User,
@@ -74,7 +74,7 @@ pub fn mutate(
 }
 
 /// Writes into a new object what only the server knows of who sends it.
-pub fn name_sender(resource: &Resource, object: &mut Value, user: &User) {
+pub fn name_sender(resource: &Resource<'_>, object: &mut Value, user: &User) {
     certificates::name_requester(resource, object, user);
 }
 
@@ -82,7 +82,7 @@ pub fn name_sender(resource: &Resource, object: &mut Value, user: &User) {
 ///
 /// # Errors
 /// Those of [`mutate`] and of the store.
-pub async fn mutate_new(server: &Arc<Server>, resource: &Resource, object: &mut Value, user: &User) -> Result<()> {
+pub async fn mutate_new(server: &Arc<Server>, resource: &Resource<'_>, object: &mut Value, user: &User) -> Result<()> {
     if (resource.group, resource.plural) == ("", "pods") {
         service_account::wait(server, object).await;
     }
@@ -100,7 +100,7 @@ pub async fn mutate_new(server: &Arc<Server>, resource: &Resource, object: &mut 
 /// 403 with the reason.
 pub async fn validate(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     old: Option<&Value>,
     operation: Operation,
@@ -121,7 +121,7 @@ pub async fn validate(
 ///
 /// # Errors
 /// 403 with the reason.
-pub async fn charge(server: &Arc<Server>, resource: &Resource, object: &Value, dry_run: bool) -> Result<()> {
+pub async fn charge(server: &Arc<Server>, resource: &Resource<'_>, object: &Value, dry_run: bool) -> Result<()> {
     resource_quota::charge(server, resource, object, None, dry_run).await
 }
 
@@ -131,7 +131,7 @@ pub async fn charge(server: &Arc<Server>, resource: &Resource, object: &Value, d
 /// 403 with the reason.
 pub(crate) async fn charge_change(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     subresource: &str,
     change: (&Value, &Value),
     dry_run: bool,
@@ -145,7 +145,7 @@ pub(crate) async fn charge_change(
 /// 403 with the reason.
 pub fn validate_update(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     old: &Value,
     subresource: &str,

@@ -4,7 +4,7 @@
 //! what is accepted as a new [`Snapshot`]; requests read the current one. What objects mean is in
 //! [`registry::custom_resource`].
 //!
-//! - [`rows`]: rows of resources, each distinct one kept for good, so that the verbs can treat them like built-in ones.
+//! - [`rows`]: rows of resources, so that the verbs can treat them like built-in ones.
 //! - [`serving`]: one version of a definition: reading and writing its objects between stored and served form.
 //! - [`controller`]: names, conditions, and the end of a definition with its objects.
 //! - [`openapi`], [`tables`], [`metrics`]: what clients and operators see of it.
@@ -12,11 +12,11 @@
 mod controller;
 pub(crate) mod metrics;
 mod openapi;
-mod rows;
+pub(crate) mod rows;
 pub(crate) mod serving;
 pub(crate) mod tables;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -52,9 +52,7 @@ pub(crate) struct Snapshot {
     /// INVARIANT: sorted by group and plural.
     definitions: Vec<Arc<Definition>>,
     /// Groups by name, with their versions, the preferred one first.
-    groups: Vec<(&'static str, Vec<&'static str>)>,
-    /// By the address of the row.
-    by_row: HashMap<usize, Arc<Serving>>,
+    groups: Vec<(String, Vec<String>)>,
     openapi: OnceLock<Vec<Document>>,
     /// The hash of the older document of everything, once it was asked for.
     pub(crate) older_openapi: OnceLock<v2::Edition>,
@@ -74,9 +72,9 @@ impl Customs {
     }
 
     /// The version of a definition that a row stands for.
-    pub(crate) fn of(&self, row: &'static Resource) -> Option<Arc<Serving>> {
-        row.custom?;
-        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).by_row.get(&address(row)).cloned()
+    pub(crate) fn of(&self, row: &Resource<'_>) -> Option<Arc<Serving>> {
+        let version = row.custom?.version;
+        self.snapshot().find(row.group, version, row.plural).cloned()
     }
 
     fn install(&self, snapshot: Snapshot) {
@@ -92,54 +90,37 @@ impl Customs {
     }
 }
 
-fn address(row: &'static Resource) -> usize {
-    std::ptr::from_ref(row).addr()
-}
-
 impl Snapshot {
     fn new(mut definitions: Vec<Arc<Definition>>) -> Self {
         definitions.sort_by(|left, right| left.key().cmp(&right.key()));
-        let mut by_row = HashMap::new();
-        let mut groups: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
-        for definition in &definitions {
-            for serving in definition.served() {
-                by_row.insert(address(serving.row), serving.clone());
-                let group = match groups.iter_mut().find(|(group, _)| *group == serving.row.group) {
-                    Some((_, versions)) => versions,
-                    None => {
-                        groups.push((serving.row.group, Vec::new()));
-                        match groups.last_mut() {
-                            Some((_, versions)) => versions,
-                            None => continue,
-                        }
-                    }
-                };
-                if !group.contains(&serving.version()) {
-                    group.push(serving.version());
-                }
+        let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for serving in definitions.iter().flat_map(|definition| definition.served()) {
+            let versions = groups.entry(serving.row().group).or_default();
+            if !versions.iter().any(|it| it == serving.version()) {
+                versions.push(serving.version().to_owned());
             }
         }
-        groups.sort();
-        for (_, versions) in &mut groups {
+        for versions in groups.values_mut() {
             versions.sort_by(|left, right| compare_versions(left, right));
         }
-        Self { definitions, groups, by_row, openapi: OnceLock::new(), older_openapi: OnceLock::new() }
+        let groups = groups.into_iter().map(|(group, versions)| (group.to_owned(), versions)).collect();
+        Self { definitions, groups, openapi: OnceLock::new(), older_openapi: OnceLock::new() }
     }
 
     /// Groups by name, with their versions, the preferred one first.
-    pub(crate) fn groups(&self) -> &[(&'static str, Vec<&'static str>)] {
-        &self.groups
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
+        self.groups.iter().map(|(group, versions)| (group.as_str(), versions.iter().map(String::as_str)))
     }
 
     /// Whether a group is served in a version.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.groups.iter().any(|(it, versions)| *it == group && versions.contains(&version))
+        self.groups.iter().any(|(it, versions)| it == group && versions.iter().any(|it| it == version))
     }
 
     /// The rows of a group and version, by name.
-    pub(crate) fn rows<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+    pub(crate) fn rows<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = Resource<'a>> {
         let served = self.definitions.iter().flat_map(|definition| definition.served());
-        served.map(|serving| serving.row).filter(move |row| row.group == group && row.versions.contains(&version))
+        served.map(|serving| serving.row()).filter(move |row| row.group == group && row.is_served_in(version))
     }
 
     /// The version of a definition that a request is about.
@@ -160,7 +141,7 @@ impl Snapshot {
             for (group, versions) in &self.groups {
                 for version in versions {
                     let all = self.definitions.iter().flat_map(|definition| definition.served());
-                    let served = all.filter(|it| it.row.group == *group && it.version() == *version);
+                    let served = all.filter(|it| it.row().group == group && it.version() == version);
                     let text = api::json::to_string(&openapi::document(group, version, served));
                     let hash = hash(text.as_bytes());
                     documents.push((format!("apis/{group}/{version}"), text.into(), hash));
@@ -175,7 +156,7 @@ impl Snapshot {
 pub(crate) const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 
 /// Whether a resource is that of definitions.
-pub(crate) fn is_definition(resource: &Resource) -> bool {
+pub(crate) fn is_definition(resource: &Resource<'_>) -> bool {
     (resource.group, resource.plural) == DEFINITIONS
 }
 
@@ -196,4 +177,52 @@ pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<
         }
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A definition with names of its own.
+    fn definition(number: usize) -> Value {
+        let plural = format!("widgets{number}");
+        let names = api::json!({
+            "plural": plural, "singular": "widget", "kind": (format!("Widget{number}")), "listKind": "WidgetList",
+            "shortNames": [(format!("w{number}"))]
+        });
+        let version = api::json!({
+            "name": "v1", "served": true, "storage": true, "selectableFields": [{"jsonPath": (format!(".spec.f{number}"))}],
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+        });
+        api::json!({
+            "metadata": {"name": (format!("widgets{number}.example.com"))},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": (names.clone()), "versions": [version]},
+            "status": {"acceptedNames": names}
+        })
+    }
+
+    #[test]
+    fn nothing_stays_of_definitions_that_are_gone_or_changed() {
+        let customs = Customs::new();
+        let mut before: Option<Arc<Definition>> = None;
+        let mut held = Vec::new();
+        for number in 0..3000 {
+            let revision = u64::try_from(number + 1).unwrap();
+            let made = Definition::new(&definition(number), revision, (true, &customs.languages), before.as_deref());
+            let made = Arc::new(made);
+            customs.install(Snapshot::new(vec![made.clone()]));
+            let plural = format!("widgets{number}");
+            let serving = customs.snapshot().find("example.com", "v1", &plural).cloned().unwrap();
+            let row = rows::Row::Custom(serving.clone());
+            assert_eq!((row.resource().plural, row.resource().short_names().len()), (plural.as_str(), 1));
+            assert!(customs.of(&row.resource()).is_some());
+            held.push((Arc::downgrade(&serving), Arc::downgrade(&made)));
+            before = Some(made);
+        }
+        drop(before);
+        let lives = held.iter().filter(|(serving, made)| serving.strong_count() + made.strong_count() > 0).count();
+        assert_eq!(lives, 1, "only what is served");
+        customs.install(Snapshot::new(Vec::new()));
+        assert!(held.iter().all(|(serving, made)| serving.strong_count() + made.strong_count() == 0));
+    }
 }

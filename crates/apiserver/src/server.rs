@@ -31,6 +31,7 @@ use tracing::{debug, info};
 
 use crate::audit::{self, Audit};
 use crate::authorization::{self, Authorizer};
+use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
 use crate::flow_control::{self, FlowControl};
@@ -333,7 +334,7 @@ impl Server {
     }
 
     /// How long objects of a resource are kept.
-    pub(crate) fn time_to_live(&self, resource: &Resource) -> Option<Duration> {
+    pub(crate) fn time_to_live(&self, resource: &Resource<'_>) -> Option<Duration> {
         (resource.plural == "events").then_some(self.options.event_ttl)
     }
 
@@ -464,7 +465,7 @@ impl Server {
 
     /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if none
     /// comes free. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
-    async fn seat(&self, flow: &Flow<'_>, resource: Option<&Resource>) -> std::result::Result<Seat, Answer> {
+    async fn seat(&self, flow: &Flow<'_>, resource: Option<&Resource<'_>>) -> std::result::Result<Seat, Answer> {
         let size = |_: &Target| resource.map(|it| self.cache.resource(&it.prefix()).size()).unwrap_or_default();
         let seat = match flow.schema {
             Some(schema) => self.flow.seat(schema, &flow.asked, flow.query, size).await,
@@ -546,9 +547,11 @@ impl Server {
             self.catch_up().await;
             self.authorizer.authorize(user, asked)?;
         }
-        let builtin = self.find_built_in(target);
-        let custom = if builtin.is_none() { self.find_custom(target).await? } else { None };
-        let Some(resource) = builtin.or_else(|| custom.as_ref().map(|custom| custom.row)) else {
+        let row = match self.find_built_in(target) {
+            Some(row) => Some(Row::BuiltIn(row)),
+            None => self.find_custom(target).await?.map(Row::Custom),
+        };
+        let Some(row) = row else {
             if !resources::groups().iter().any(|(group, _)| *group == target.group) {
                 return Ok(not_found());
             }
@@ -557,6 +560,11 @@ impl Server {
             }
             return Err(Failure::no_resource());
         };
+        let custom = row.custom();
+        // What is held while a request waits is kept small.
+        let of_custom = custom.map(|custom| Box::new(custom.row()));
+        let resource = row.built_in().or(of_custom.as_deref());
+        let Some(resource) = resource else { return Err(Failure::no_resource()) };
         let is_misplaced = !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces";
         if custom.is_some() {
             let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
@@ -583,21 +591,24 @@ impl Server {
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
         audit::received(&body);
         let headers = &parts.headers;
-        let deprecation = custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        let deprecation = custom.and_then(|custom| custom.deprecation.clone());
         let seat = match self.seat(flow, Some(resource)).await {
             Ok(seat) => seat,
             Err(refused) => return Ok(refused),
         };
-        let call = Call { server: self, target, resource, custom, query, headers, user, body, accepted };
-        let mut answer = if call.body.len() > HEAVY_BODY {
+        let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
+        let is_heavy = call.body.len() > HEAVY_BODY;
+        // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
+        let work = Box::pin(call.run(verb));
+        let mut answer = if is_heavy {
             let _turn = self.makers.turn().await;
             let handle = tokio::runtime::Handle::current();
             match handle.runtime_flavor() {
-                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(call.run(verb))),
-                _ => call.run(verb).await,
+                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(work)),
+                _ => work.await,
             }
         } else {
-            call.run(verb).await
+            work.await
         };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
             listing.hold(Box::new(seat));
@@ -609,7 +620,7 @@ impl Server {
     }
 
     /// The built-in resource that a request is about, if its version is served.
-    fn find_built_in(&self, target: &Target) -> Option<&'static Resource> {
+    fn find_built_in(&self, target: &Target) -> Option<&'static Resource<'static>> {
         let found = resources::find(&target.group, &target.version, &target.resource);
         found.filter(|_| self.options.runtime_config.serves(&target.group, &target.version))
     }
@@ -641,11 +652,12 @@ impl Server {
         let Some(target) = target else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
-        let builtin = self.find_built_in(target);
-        let custom = || Some(self.customs.snapshot().find(&target.group, &target.version, &target.resource)?.row);
-        let Some(resource) = builtin.or_else(custom) else {
+        let custom = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
+        let row = self.find_built_in(target).map(Row::BuiltIn).or_else(|| custom().map(Row::Custom));
+        let Some(row) = row else {
             return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
         };
+        let resource = row.resource();
         let verb = match target.verb {
             Some(Verb::Create) => "POST".to_owned(),
             Some(Verb::Update) => "PUT".to_owned(),

@@ -22,6 +22,7 @@ use http::HeaderMap;
 use store::Revision;
 
 use crate::admission::{node_restriction, role_escalation};
+use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
 use crate::http::answer::Answer;
 use crate::http::negotiation::{Accepted, Form};
@@ -44,9 +45,9 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Arc<Server>,
     pub(crate) target: &'a Target,
-    pub(crate) resource: &'static Resource,
-    /// What the resource is, if users defined it.
-    pub(crate) custom: Option<Arc<Serving>>,
+    /// What holds the resource, for what goes on after the answer.
+    pub(crate) row: &'a Row,
+    pub(crate) resource: &'a Resource<'a>,
     pub(crate) query: &'a Query,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
@@ -55,6 +56,11 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// What the resource is, if users defined it.
+    pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
+        self.row.custom()
+    }
+
     /// Does what the request asks for.
     pub(crate) async fn run(self, verb: Verb) -> Result<Answer> {
         let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
@@ -69,7 +75,7 @@ impl Call<'_> {
         if !part.is_empty() {
             return subresources::run(&self, verb).await;
         }
-        if self.custom.is_some() {
+        if self.custom().is_some() {
             self.check_media_type(verb)?;
         } else if !self.resource.verbs.contains(&verb.name()) {
             return Err(Failure::method_not_allowed());
@@ -225,7 +231,7 @@ impl Call<'_> {
 
     /// A stored object as the verbs see it: in the stored version, or in the client's if users defined the resource.
     fn decode(&self, object: &Served) -> Value {
-        match &self.custom {
+        match self.custom() {
             Some(custom) => custom.decode(object),
             None => object.decode(),
         }
@@ -233,7 +239,7 @@ impl Call<'_> {
 
     /// An object for the store; none if it has no metadata.
     fn encode(&self, object: &mut Value) -> Option<Bytes> {
-        match &self.custom {
+        match self.custom() {
             Some(custom) => custom.encode(object),
             None => stored::encode(object),
         }
@@ -242,7 +248,7 @@ impl Call<'_> {
     /// Brings a document into the normal form of the resource.
     fn read(&self, payload: Payload) -> Result<Decoded> {
         let version = &self.target.version;
-        let Some(custom) = &self.custom else { return payload::decode(self.resource, version, payload) };
+        let Some(custom) = self.custom() else { return payload::decode(self.resource, version, payload) };
         self.check_type(&payload.value)?;
         let mut decoded = payload::decode_kind(self.resource.group, version, self.resource.kind, None, payload)?;
         let document = custom.meaning.read(&decoded.object).map_err(|refused| {
@@ -292,7 +298,7 @@ impl Call<'_> {
 
     /// A stored object in the version that the client speaks.
     fn shown(&self, object: &Served) -> Bytes {
-        if let Some(custom) = &self.custom {
+        if let Some(custom) = self.custom() {
             return custom.text(object);
         }
         if conversion::is_stored(self.resource, &self.target.version) {
@@ -344,7 +350,7 @@ impl Call<'_> {
 }
 
 /// Turns a stored document into a version, in its normal form.
-fn convert(resource: &'static Resource, version: &str, value: &mut Value) {
+fn convert(resource: &Resource<'_>, version: &str, value: &mut Value) {
     if conversion::is_stored(resource, version) {
         return;
     }
@@ -383,7 +389,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    fn from_query(query: &Query, resource: &Resource) -> Result<Self> {
+    fn from_query(query: &Query, resource: &Resource<'_>) -> Result<Self> {
         let labels = labels::Selector::parse(query.get("labelSelector")).map_err(|error| {
             let text = error.to_string();
             let prefix = "unable to parse requirement: ";

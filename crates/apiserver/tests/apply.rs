@@ -44,7 +44,7 @@ trait Rules {
 }
 
 struct Kind<'a> {
-    resource: &'static resources::Resource,
+    resource: &'static resources::Resource<'static>,
     environments: &'a Environments,
 }
 

@@ -15,7 +15,7 @@ use client::election::{self, Election, Outcome};
 use client::events::{Recorder, Severity, reference};
 use client::informer::{Change, Informers, Key};
 use client::objects::{Deletion, Patch, Selection};
-use client::{Client, Informer, Resource};
+use client::{Client, Decoded, Document, Informer, Resource};
 use http::{Request, Response};
 use store::{Embedded, Store};
 
@@ -215,6 +215,83 @@ async fn consumers_share_one_copy() {
     changes.next().await;
     assert!(Arc::ptr_eq(&one.store().list()[0], &two.store().list()[0]));
     assert!(other.has_synced() && other.store().is_empty());
+}
+
+/// Waits until an informer has the object in a version.
+async fn has_version<T: client::controller::HasMetadata + Send + Sync + 'static>(
+    informer: &Informer<T>,
+    namespace: &str,
+    name: &str,
+    version: &str,
+) -> Arc<T> {
+    let arrival = async {
+        loop {
+            let found = informer.store().get(namespace, name);
+            if let Some(object) = found.filter(|it| it.metadata().resource_version == version) {
+                return object;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, arrival).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn components_of_one_process_share_what_they_decode() {
+    const PODS: usize = 200;
+    let (_, server) = server().await;
+    let decoded: Arc<Decoded> = Arc::default();
+    let (admin, account) = (admin(&server), Resource::new("", "v1", "serviceaccounts", "ServiceAccount"));
+    let account_named_default = api::json!({"metadata": {"name": "default"}});
+    admin.documents(account).create("default", &account_named_default).await.unwrap();
+    let pods = admin.documents(Resource::new("", "v1", "pods", "Pod"));
+    let pod = |name: &str| api::json!({"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}});
+    for number in 0..PODS {
+        pods.create("default", &pod(&format!("p{number}"))).await.unwrap();
+    }
+    // A scheduler, controllers and a fleet, each with its own identity; the last one selects.
+    let named = |name: &str| client(&server, name, &["system:masters"]).sharing(&decoded);
+    let scheduler = Informers::new(named("scheduler"));
+    let controllers = Informers::new(named("controllers"));
+    let first = scheduler.all::<Pod>();
+    first.synced().await;
+    let second = controllers.all::<Pod>();
+    let bound = Selection { fields: "spec.nodeName!=".to_owned(), ..Selection::default() };
+    let third: Informer<Pod> = Informer::start(&named("fleet"), bound);
+    let whole: Informer<Document<Pod>> = controllers.all();
+    second.synced().await;
+    third.synced().await;
+    whole.synced().await;
+    let known = u64::try_from(PODS).unwrap();
+    let counts = decoded.counts();
+    // The documents of one are decoded, their views are those of the others.
+    assert_eq!((counts.decoded, counts.shared), (2 * known, 2 * known));
+    for pod in first.store().list() {
+        let name = pod.metadata.name.as_str();
+        let [second, third] = [&second, &third].map(|it| it.store().get("default", name).unwrap());
+        let document = whole.store().get("default", name).unwrap();
+        assert!(Arc::ptr_eq(&pod, &second) && Arc::ptr_eq(&pod, &third) && Arc::ptr_eq(&pod, document.view()));
+    }
+    // A change is decoded by the first who hears of it; the others may be as fast, and still all keep one.
+    let patch = api::json!({"metadata": {"labels": {"a": "b"}}});
+    let changed = pods.patch("default", "p7", "", Patch::Merge, &patch).await.unwrap();
+    let version = changed.str_at(&["metadata", "resourceVersion"]).unwrap();
+    let one = has_version(&first, "default", "p7", version).await;
+    for other in [&second, &third] {
+        assert!(Arc::ptr_eq(&one, &has_version(other, "default", "p7", version).await));
+    }
+    assert_eq!(one.metadata.labels["a"], "b");
+    // What is gone is gone for all of them, and nothing holds it.
+    let (held, now) = (Arc::downgrade(&one), Deletion { grace_period_seconds: Some(0), ..Deletion::default() });
+    drop(one);
+    pods.delete("default", "p7", &now).await.unwrap();
+    let gone = async {
+        let counts = || [&first, &second, &third].map(|it| it.store().len());
+        while held.strong_count() > 0 || counts() != [PODS - 1; 3] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, gone).await.unwrap();
 }
 
 fn contender(server: &Arc<Server>, identity: &str) -> Election {

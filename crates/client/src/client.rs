@@ -10,6 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tower_service::Service;
 
+use crate::decoded::Decoded;
 use crate::document::Kept;
 use crate::error::{Error, Status};
 use crate::kubeconfig::Kubeconfig;
@@ -35,6 +36,8 @@ pub struct Client {
     transport: Arc<dyn Transport>,
     /// Sent with each request: who speaks, and for whom.
     headers: Arc<[(HeaderName, HeaderValue)]>,
+    /// What others have decoded of the same server's objects.
+    pub(crate) decoded: Option<Arc<Decoded>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -46,7 +49,7 @@ impl std::fmt::Debug for Client {
 impl Client {
     fn new(transport: Arc<dyn Transport>, component: &str) -> Self {
         let agent = HeaderValue::from_str(component).unwrap_or(HeaderValue::from_static("celplane"));
-        Self { transport, headers: Arc::new([(USER_AGENT, agent)]) }
+        Self { transport, headers: Arc::new([(USER_AGENT, agent)]), decoded: None }
     }
 
     /// Speaks to a service in this process, which knows who asks: the server's own, given an identity.
@@ -62,6 +65,15 @@ impl Client {
         B::Error: Into<AnyError>,
     {
         Self::new(Arc::new(InProcess(service)), component)
+    }
+
+    /// The same connection, whose informers share what they decode with all others that are given the same `decoded`.
+    ///
+    /// All of them must speak to the same server: uid and version tell its objects apart.
+    #[must_use]
+    pub fn sharing(mut self, decoded: &Arc<Decoded>) -> Self {
+        self.decoded = Some(decoded.clone());
+        self
     }
 
     /// Speaks to the server that a kubeconfig names, with its current context unless another is given.
@@ -90,7 +102,7 @@ impl Client {
         for group in groups {
             headers.push((HeaderName::from_static("impersonate-group"), header(group)?));
         }
-        Ok(Self { transport: self.transport.clone(), headers: headers.into() })
+        Ok(Self { headers: headers.into(), ..self.clone() })
     }
 
     /// All objects of a kind, read as `T`: a typed view, or a [`Document`](crate::Document) of it.

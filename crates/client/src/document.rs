@@ -10,6 +10,7 @@ use std::sync::Arc;
 use api::json::{ConvertError, Value, from_value, to_value};
 use api::meta::v1::{Object, ObjectMeta};
 
+use crate::decoded::{Decoded, Id};
 use crate::resources::{Resource, Served};
 
 /// A whole object together with a typed view of it. Clones share both.
@@ -88,6 +89,18 @@ pub trait Kept: Sized + Send + Sync + 'static {
     /// # Errors
     /// Where the object does not have the expected form.
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError>;
+
+    /// As [`keep`](Self::keep), of an object whose parts others may have decoded.
+    #[doc(hidden)]
+    fn keep_sharing(document: Arc<Value>, _others: &Others<'_>) -> Result<Self, ConvertError> {
+        Self::keep(document)
+    }
+}
+
+/// What others have decoded of one object.
+pub struct Others<'a> {
+    pub(crate) decoded: &'a Decoded,
+    pub(crate) id: Id,
 }
 
 impl<T: Served> Kept for T {
@@ -103,6 +116,14 @@ impl<T: Served> Kept for Document<T> {
 
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
         Document::new(document)
+    }
+
+    fn keep_sharing(value: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
+        let view = match others.decoded.get(others.id) {
+            Some(view) => view,
+            None => others.decoded.put(others.id, Arc::new(from_value(&value)?)),
+        };
+        Ok(Self { value, view })
     }
 }
 

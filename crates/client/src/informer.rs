@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use self::handlers::Handlers;
 use self::state::State;
 use crate::client::Client;
-use crate::document::Kept;
+use crate::document::{Kept, Others};
 use crate::objects::Selection;
 use crate::resources::Resource;
 
@@ -89,8 +89,30 @@ impl<T> Change<T> {
     }
 }
 
+type Make<T> = dyn Fn(Arc<Value>, Option<&Others<'_>>) -> Result<T, ConvertError> + Send + Sync;
+
 /// How documents become what is kept.
-pub(crate) type Decode<T> = Arc<dyn Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync>;
+pub(crate) struct Decode<T> {
+    make: Box<Make<T>>,
+    /// Whether whoever keeps the same type keeps the same.
+    is_shared: bool,
+}
+
+impl<T> Decode<T> {
+    fn own(decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static) -> Self {
+        Self { make: Box::new(move |document, _| decode(document)), is_shared: false }
+    }
+}
+
+impl<T: Kept> Decode<T> {
+    fn of_kind() -> Self {
+        let make = |document, others: Option<&Others<'_>>| match others {
+            Some(others) => T::keep_sharing(document, others),
+            None => T::keep(document),
+        };
+        Self { make: Box::new(make), is_shared: true }
+    }
+}
 
 /// What the task that follows the collection shares with those who read.
 struct Inner<T> {
@@ -127,7 +149,7 @@ impl<T: Kept> Informer<T> {
     /// Follows the collection of a kind. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, selection: Selection) -> Self {
-        Self::decoding(client, T::RESOURCE, selection, T::keep)
+        Self::following(client, T::RESOURCE, selection, Decode::of_kind())
     }
 }
 
@@ -146,13 +168,17 @@ impl<T: Send + Sync + 'static> Informer<T> {
     where
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
+        Self::following(client, resource, selection, Decode::own(decode))
+    }
+
+    fn following(client: &Client, resource: Resource, selection: Selection, decode: Decode<T>) -> Self {
         let inner = Arc::new(Inner {
             store: Store::new(),
             handlers: Handlers::new(),
             state: State::new(),
             name: selection.describe(&resource),
         });
-        let follower = follow::Follower::new(client.clone(), resource, selection, Arc::new(decode), inner.clone());
+        let follower = follow::Follower::new(client.clone(), resource, selection, decode, inner.clone());
         let task = tokio::spawn(follower.run());
         Self { running: Arc::new(Running { inner, task }) }
     }

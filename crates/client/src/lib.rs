@@ -5,6 +5,7 @@
 //! - [`kubeconfig`]: where the server is, and who asks.
 //! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
 //! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
+//! - [`Decoded`]: what components of one process share of the objects that they follow.
 //! - [`discovery`]: which resources there are, custom ones too.
 //! - [`informer`]: a local copy of a collection that follows its changes, shared by all who read it.
 //! - [`queue`]: keys to work on, each once at a time, with back-off.
@@ -17,6 +18,7 @@
 
 mod client;
 pub mod controller;
+pub mod decoded;
 pub mod discovery;
 mod document;
 pub mod election;
@@ -33,6 +35,7 @@ mod shutdown;
 mod transport;
 
 pub use client::Client;
+pub use decoded::Decoded;
 pub use discovery::Discovery;
 pub use document::{Complete, Document, Kept};
 pub use error::{Error, Status};

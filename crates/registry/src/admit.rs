@@ -63,7 +63,7 @@ pub enum Refused {
 }
 
 /// Brings an object into the version that it would be stored in; events stay as they are.
-fn convert(resource: &Resource, object: &mut Value) {
+fn convert(resource: &Resource<'_>, object: &mut Value) {
     let version = object.text("apiVersion").rsplit('/').next().unwrap_or_default().to_owned();
     if resource.versions.contains(&version.as_str()) && resource.group != "events.k8s.io" {
         conversion::to_stored(resource, &version, object);
@@ -74,7 +74,7 @@ fn convert(resource: &Resource, object: &mut Value) {
 ///
 /// # Errors
 /// The document does not fit the type.
-pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document, Refused> {
+pub fn read(resource: &Resource<'_>, document: &Value, now: &str) -> Result<Document, Refused> {
     let Some(of) = type_of(resource, document) else {
         return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
     };
@@ -90,7 +90,7 @@ pub fn read(resource: &Resource, document: &Value, now: &str) -> Result<Document
 }
 
 /// The type of an object in the version that it says it has; in the stored version if it says nothing.
-fn type_of(resource: &Resource, object: &Value) -> Option<&'static Type> {
+fn type_of(resource: &Resource<'_>, object: &Value) -> Option<&'static Type> {
     let said = object.text("apiVersion");
     types::by_api_version(said, resource.kind).or_else(|| resource.object_type(resource.storage_version()))
 }
@@ -99,7 +99,7 @@ fn type_of(resource: &Resource, object: &Value) -> Option<&'static Type> {
 ///
 /// # Errors
 /// Why it is refused.
-pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+pub fn create(resource: &Resource<'_>, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
     let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
     let mut warnings = fill_metadata(&mut object, context);
     check_namespace(resource.namespaced, &mut object, context)?;
@@ -116,7 +116,7 @@ pub fn create(resource: &Resource, document: &Value, context: &Context<'_>) -> R
 /// # Errors
 /// Why it is refused.
 pub fn update(
-    resource: &Resource,
+    resource: &Resource<'_>,
     document: &Value,
     old: &Value,
     subresource: Option<&str>,
@@ -151,7 +151,7 @@ pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<St
 }
 
 /// Resets what users may not set in a new object, and drops what is gated.
-pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context<'_>) {
+pub fn prepare_create(resource: &Resource<'_>, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
     if let Some(of) = type_of(resource, object) {
         normalize(of, object);
@@ -160,7 +160,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, context: &Context
 
 /// What is wrong with a new object.
 #[must_use]
-pub fn validate_create(resource: &Resource, object: &Value, context: &Context<'_>) -> Errors {
+pub fn validate_create(resource: &Resource<'_>, object: &Value, context: &Context<'_>) -> Errors {
     let mut errors = Errors::new();
     (resource.strategy.validate_create)(object, context, &mut errors);
     if errors.is_empty() {
@@ -172,7 +172,7 @@ pub fn validate_create(resource: &Resource, object: &Value, context: &Context<'_
 }
 
 /// Several rules may say the same; users hear it once, except where Kubernetes has no declared rules.
-fn distinct(resource: &Resource, errors: Errors) -> Errors {
+fn distinct(resource: &Resource<'_>, errors: Errors) -> Errors {
     if errors.len() < 2 || resource.group == "apiextensions.k8s.io" {
         return errors;
     }
@@ -182,7 +182,7 @@ fn distinct(resource: &Resource, errors: Errors) -> Errors {
 
 /// Resets what users may not change, and drops what is gated.
 pub fn prepare_update(
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &mut Value,
     old: &Value,
     subresource: Option<&str>,
@@ -219,7 +219,7 @@ pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
 /// What is wrong with a change.
 #[must_use]
 pub fn validate_update(
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     old: &Value,
     subresource: Option<&str>,
@@ -237,23 +237,23 @@ pub fn validate_update(
 }
 
 /// The last touch to an object that is accepted.
-pub fn canonicalize(resource: &Resource, object: &mut Value) {
+pub fn canonicalize(resource: &Resource<'_>, object: &mut Value) {
     (resource.strategy.canonicalize)(object);
 }
 
 /// What users should know about an object that is accepted.
 #[must_use]
-pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+pub fn warnings(resource: &Resource<'_>, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
     (resource.strategy.warn)(object, old, context)
 }
 
-fn part(resource: &Resource, subresource: Option<&str>) -> Option<crate::strategy::Part> {
+fn part(resource: &Resource<'_>, subresource: Option<&str>) -> Option<crate::strategy::Part> {
     let name = subresource?;
     resource.strategy.subresources.iter().find(|(it, _)| *it == name).map(|(_, part)| *part)
 }
 
 /// What comes back from storage: defaults have been applied once more.
-fn stored(resource: &Resource, object: Value, now: &str) -> Value {
+fn stored(resource: &Resource<'_>, object: Value, now: &str) -> Value {
     let Some(of) = type_of(resource, &object) else { return object };
     let mut object = object;
     normalize(of, &mut object);
@@ -285,7 +285,7 @@ fn drop_empty_lists(of: &'static Type, object: &mut Value) {
     }
 }
 
-fn refuse(resource: &Resource, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
+fn refuse(resource: &Resource<'_>, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
     if errors.is_empty() {
         return Ok(());
     }

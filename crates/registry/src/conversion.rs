@@ -9,23 +9,23 @@ use crate::resources::Resource;
 
 /// The `apiVersion` that objects of a resource are stored with.
 #[must_use]
-pub fn stored_api_version(resource: &Resource) -> String {
+pub fn stored_api_version(resource: &Resource<'_>) -> String {
     if is_new_event(resource) { "v1".to_owned() } else { resource.api_version(resource.storage_version()) }
 }
 
 /// Whether a version is the stored one.
 #[must_use]
-pub fn is_stored(resource: &Resource, version: &str) -> bool {
+pub fn is_stored(resource: &Resource<'_>, version: &str) -> bool {
     // Custom resources are converted where their objects are read and written.
     resource.custom.is_some() || version == resource.storage_version() && !is_new_event(resource)
 }
 
-fn is_new_event(resource: &Resource) -> bool {
+fn is_new_event(resource: &Resource<'_>) -> bool {
     resource.group == "events.k8s.io"
 }
 
 /// Turns an object of `version` into one of the stored version.
-pub fn to_stored(resource: &Resource, version: &str, object: &mut Value) {
+pub fn to_stored(resource: &Resource<'_>, version: &str, object: &mut Value) {
     if is_stored(resource, version) {
         return;
     }
@@ -43,7 +43,7 @@ pub fn to_stored(resource: &Resource, version: &str, object: &mut Value) {
 }
 
 /// Turns a stored object into one of `version`.
-pub fn from_stored(resource: &Resource, version: &str, object: &mut Value) {
+pub fn from_stored(resource: &Resource<'_>, version: &str, object: &mut Value) {
     if is_stored(resource, version) {
         return;
     }

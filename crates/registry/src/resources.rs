@@ -14,29 +14,29 @@ use crate::printers::{self, Printer};
 use crate::strategy::Strategy;
 
 /// A resource: a collection of objects of one kind.
-#[derive(Debug, Clone)]
-pub struct Resource {
+#[derive(Debug, Clone, Copy)]
+pub struct Resource<'a> {
     /// The API group, empty for core.
-    pub group: &'static str,
-    /// The versions it is served in. The first is the one it is stored in.
+    pub group: &'a str,
+    /// The versions it is served in, if it is built in. The first is the one it is stored in.
     pub versions: &'static [&'static str],
     /// The name in paths.
-    pub plural: &'static str,
+    pub plural: &'a str,
     /// The name for one.
-    pub singular: &'static str,
+    pub singular: &'a str,
     /// The kind of its objects.
-    pub kind: &'static str,
+    pub kind: &'a str,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// What users type instead.
-    pub short_names: &'static [&'static str],
-    /// The sets that it belongs to, such as `all`.
-    pub categories: &'static [&'static str],
+    /// What users type instead, if it is built in.
+    pub(crate) short_names: &'static [&'static str],
+    /// The sets that it belongs to, such as `all`, if it is built in.
+    pub(crate) categories: &'static [&'static str],
     /// What can be done, sorted.
     pub verbs: &'static [&'static str],
     /// What stands below its objects, sorted by name.
     pub subresources: &'static [Subresource],
-    /// Fields that objects can be selected by, besides name and namespace.
+    /// Fields that objects can be selected by, besides name and namespace, if it is built in.
     pub fields: &'static [&'static str],
     /// What `kubectl get` shows.
     pub printer: Printer,
@@ -49,16 +49,24 @@ pub struct Resource {
     /// How objects are prepared and validated, in their stored version.
     pub(crate) strategy: Strategy,
     /// What users defined about it, if it is theirs.
-    pub custom: Option<Custom>,
+    pub custom: Option<Custom<'a>>,
 }
 
 /// What the row of a custom resource says besides. Such a row is about one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Custom {
+pub struct Custom<'a> {
+    /// The version.
+    pub version: &'a str,
     /// The kind of its lists.
-    pub list_kind: &'static str,
+    pub list_kind: &'a str,
     /// The version that objects are stored in.
-    pub storage_version: &'static str,
+    pub storage_version: &'a str,
+    /// What users type instead of its name.
+    pub short_names: &'a [String],
+    /// The sets that it belongs to.
+    pub categories: &'a [String],
+    /// Fields that objects can be selected by, besides name and namespace.
+    pub fields: &'a [String],
 }
 
 /// A path below an object.
@@ -76,7 +84,7 @@ pub struct Subresource {
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// What the table does not say about a resource.
-const ROW: Resource = Resource {
+const ROW: Resource<'static> = Resource {
     group: "",
     versions: &[],
     plural: "",
@@ -114,19 +122,19 @@ pub fn groups() -> &'static [(&'static str, &'static [&'static str])] {
 
 /// All built-in resources.
 #[must_use]
-pub fn all() -> &'static [Resource] {
+pub fn all() -> &'static [Resource<'static>] {
     table::RESOURCES
 }
 
 /// The resource of this group and name, if it is served in `version`.
 #[must_use]
-pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource<'static>> {
     all().iter().find(|it| it.plural == plural && it.group == group && it.versions.contains(&version))
 }
 
 /// The resource of objects with this `apiVersion` and `kind`.
 #[must_use]
-pub fn find_by_api_version(api_version: &str, kind: &str) -> Option<&'static Resource> {
+pub fn find_by_api_version(api_version: &str, kind: &str) -> Option<&'static Resource<'static>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     all().iter().find(|it| it.kind == kind && it.group == group && it.versions.contains(&version))
 }
@@ -137,7 +145,7 @@ pub fn has_version(group: &str, version: &str) -> bool {
     groups().iter().any(|(it, versions)| *it == group && versions.contains(&version))
 }
 
-impl Resource {
+impl<'a> Resource<'a> {
     /// `apps/v1`, or `v1` in core.
     #[must_use]
     pub fn api_version(&self, version: &str) -> String {
@@ -146,8 +154,35 @@ impl Resource {
 
     /// The version that objects are stored in.
     #[must_use]
-    pub fn storage_version(&self) -> &'static str {
-        self.versions.first().copied().unwrap_or_default()
+    pub fn storage_version(&self) -> &'a str {
+        match self.custom {
+            Some(custom) => custom.storage_version,
+            None => self.versions.first().copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is served in a version.
+    #[must_use]
+    pub fn is_served_in(&self, version: &str) -> bool {
+        self.custom.map_or_else(|| self.versions.contains(&version), |custom| custom.version == version)
+    }
+
+    /// What users type instead of its name.
+    #[must_use]
+    pub fn short_names(&self) -> Vec<&'a str> {
+        self.custom.map_or_else(|| self.short_names.to_vec(), |custom| texts(custom.short_names))
+    }
+
+    /// The sets that it belongs to, such as `all`.
+    #[must_use]
+    pub fn categories(&self) -> Vec<&'a str> {
+        self.custom.map_or_else(|| self.categories.to_vec(), |custom| texts(custom.categories))
+    }
+
+    /// Whether objects can be selected by a field, besides name and namespace.
+    #[must_use]
+    pub fn offers(&self, field: &str) -> bool {
+        self.custom.map_or_else(|| self.fields.contains(&field), |custom| custom.fields.iter().any(|it| it == field))
     }
 
     /// The type of its objects in a version.
@@ -170,7 +205,7 @@ impl Resource {
 
     /// A row for a resource that users define: what such resources have in common.
     #[must_use]
-    pub const fn custom(custom: Custom) -> Self {
+    pub const fn custom(custom: Custom<'a>) -> Self {
         Self { unconditional_update: false, custom: Some(custom), ..ROW }
     }
 
@@ -188,7 +223,7 @@ impl Resource {
 
     /// Group and name that objects are stored under. Both kinds of events share one place.
     #[must_use]
-    pub fn storage_name(&self) -> (&'static str, &'static str) {
+    pub fn storage_name(&self) -> (&'a str, &'a str) {
         match (self.group, self.plural) {
             ("", plural) | ("events.k8s.io", plural @ "events") => ("core", plural),
             (group, plural) => (group, plural),
@@ -215,6 +250,10 @@ impl Resource {
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|it| it.name == name)
     }
+}
+
+fn texts(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
 }
 
 /// `apps/v1`, or `v1` in core.

@@ -24,7 +24,7 @@ const BUNDLES: &str = "clustertrustbundles";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Writes into a new request who asks.
-pub(super) fn name_requester(resource: &Resource, object: &mut Value, user: &User) {
+pub(super) fn name_requester(resource: &Resource<'_>, object: &mut Value, user: &User) {
     if (resource.group, resource.plural) != (GROUP, REQUESTS) {
         return;
     }
@@ -50,7 +50,12 @@ pub(super) fn name_requester(resource: &Resource, object: &mut Value, user: &Use
 ///
 /// # Errors
 /// 403 with the reason.
-pub(super) fn validate_create(server: &Arc<Server>, resource: &Resource, object: &Value, user: &User) -> Result<()> {
+pub(super) fn validate_create(
+    server: &Arc<Server>,
+    resource: &Resource<'_>,
+    object: &Value,
+    user: &User,
+) -> Result<()> {
     match (resource.group, resource.plural) {
         (GROUP, REQUESTS) if object.str_at(&["spec", "signerName"]) == Some(CLIENT_SIGNER) => {
             match registry::certificates::subject_of_request(object) {
@@ -73,7 +78,7 @@ pub(super) fn validate_create(server: &Arc<Server>, resource: &Resource, object:
 /// 403 with the reason.
 pub(super) fn validate_update(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     old: &Value,
     subresource: &str,
@@ -100,7 +105,7 @@ pub(super) fn validate_update(
 }
 
 /// A bundle of a signer is written by who may speak for the signer.
-fn attest(server: &Arc<Server>, resource: &Resource, bundle: &Value, user: &User) -> Result<()> {
+fn attest(server: &Arc<Server>, resource: &Resource<'_>, bundle: &Value, user: &User) -> Result<()> {
     let signer = bundle.str_at(&["spec", "signerName"]).unwrap_or_default();
     if signer.is_empty() || may(server, user, "attest", signer) {
         return Ok(());
@@ -118,6 +123,6 @@ fn may(server: &Arc<Server>, user: &User, verb: &str, signer: &str) -> bool {
     })
 }
 
-fn refuse(resource: &Resource, object: &Value, why: &str) -> Result<()> {
+fn refuse(resource: &Resource<'_>, object: &Value, why: &str) -> Result<()> {
     Err(Failure::forbidden(resource.group, resource.plural, metadata::text(object, "name"), why))
 }

@@ -83,7 +83,7 @@ fn fill(container: &mut Value, part: &str, defaults: &Object, what: &str, notes:
 ///
 /// # Errors
 /// 403 with all reasons of a range.
-pub(super) fn validate(server: &Arc<Server>, resource: &Resource, object: &Value) -> Result<()> {
+pub(super) fn validate(server: &Arc<Server>, resource: &Resource<'_>, object: &Value) -> Result<()> {
     let is_pod = match (resource.group, resource.plural) {
         ("", "pods") => true,
         ("", "persistentvolumeclaims") => false,

@@ -13,7 +13,7 @@ use crate::server::Server;
 ///
 /// # Errors
 /// 404 or 403.
-pub(super) async fn validate(server: &Arc<Server>, resource: &Resource, object: &Value) -> Result<()> {
+pub(super) async fn validate(server: &Arc<Server>, resource: &Resource<'_>, object: &Value) -> Result<()> {
     if !resource.namespaced {
         return Ok(());
     }

@@ -54,7 +54,7 @@ impl<'a> Change<'a> {
 /// Who changes what.
 pub(crate) struct Attempt<'a> {
     pub(crate) server: &'a Arc<Server>,
-    pub(crate) resource: &'a Resource,
+    pub(crate) resource: &'a Resource<'a>,
     pub(crate) target: &'a Target,
     pub(crate) subresource: &'a str,
     pub(crate) user: &'a User,

@@ -27,7 +27,7 @@ const ATTEMPTS_MAX: usize = 20;
 /// What is counted: an object that is new, or one in the place of another.
 #[derive(Clone, Copy)]
 struct Counted<'a> {
-    resource: &'a Resource,
+    resource: &'a Resource<'a>,
     object: &'a Value,
     old: Option<&'a Value>,
 }
@@ -50,7 +50,7 @@ impl Counted<'_> {
 }
 
 /// Whether a change of an object may add to what it counts as.
-fn counts_change(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> bool {
+fn counts_change(resource: &Resource<'_>, subresource: &str, object: &Value, old: &Value) -> bool {
     match (resource.group, resource.plural, subresource) {
         ("", "services" | "persistentvolumeclaims", "") | ("", "pods", "resize") => true,
         // It may come under another scope.
@@ -65,7 +65,7 @@ fn counts_change(resource: &Resource, subresource: &str, object: &Value, old: &V
 /// 403 if a quota would be exceeded.
 pub(super) async fn charge_change(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     subresource: &str,
     (object, old): (&Value, &Value),
     dry_run: bool,
@@ -82,7 +82,7 @@ pub(super) async fn charge_change(
 /// 403 if one would be exceeded.
 pub(super) async fn charge(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     object: &Value,
     old: Option<&Value>,
     dry_run: bool,
@@ -189,7 +189,7 @@ fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
 }
 
 /// What an object counts as.
-fn usage_of(resource: &Resource, object: &Value) -> Usage {
+fn usage_of(resource: &Resource<'_>, object: &Value) -> Usage {
     let mut usage = Usage::new();
     let one = || Quantity::parse("1").unwrap_or_default();
     let suffix = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };

@@ -22,13 +22,13 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// Who writes which object: `target` is what the request is about.
 pub(crate) struct Attempt<'a> {
     pub(crate) server: &'a Arc<Server>,
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: &'a Resource<'a>,
     pub(crate) target: &'a Target,
     pub(crate) user: &'a User,
 }
 
 /// Whether objects of a resource grant something.
-pub(crate) fn concerns(resource: &Resource) -> bool {
+pub(crate) fn concerns(resource: &Resource<'_>) -> bool {
     resource.group == GROUP
 }
 

@@ -10,7 +10,7 @@ use crate::resources::Resource;
 const POD_SECURITY: &str = "pod-security.kubernetes.io/";
 
 /// What who writes an object should know.
-pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+pub(crate) fn warnings(resource: &Resource<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     let kind = resource.kind;
     match (resource.group, resource.plural) {
         ("admissionregistration.k8s.io", plural) => {

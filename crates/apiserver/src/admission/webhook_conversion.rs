@@ -8,7 +8,7 @@ use crate::http::status::{Failure, Result};
 use crate::resources::Resource;
 
 /// Refuses a definition with a webhook converter, unless it had one before.
-pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<()> {
+pub(super) fn validate(resource: &Resource<'_>, object: &Value, old: Option<&Value>) -> Result<()> {
     let uses_webhook = |object: &Value| object.str_at(&["spec", "conversion", "strategy"]) == Some("Webhook");
     if !custom::is_definition(resource) || !uses_webhook(object) || old.is_some_and(uses_webhook) {
         return Ok(());

@@ -86,13 +86,13 @@ pub(crate) async fn run(mut controller: Controller, mut stopping: Stopping) {
     });
 }
 
-fn definitions_row() -> Option<&'static Resource> {
+fn definitions_row() -> Option<&'static Resource<'static>> {
     let (group, plural) = super::DEFINITIONS;
     resources::find(group, "v1", plural)
 }
 
 impl Controller {
-    async fn pass(&mut self, row: &'static Resource) -> Pass {
+    async fn pass(&mut self, row: &Resource<'_>) -> Pass {
         let cache = self.cache.resource(&row.prefix());
         let newest = cache.newest();
         let snapshot = cache.list(&row.prefix(), None, newest, |_, _| true);
@@ -137,7 +137,7 @@ impl Controller {
     }
 
     /// Takes a definition one step further.
-    async fn step(&mut self, row: &'static Resource, name: &str) -> Result<Pass, store::Error> {
+    async fn step(&mut self, row: &Resource<'_>, name: &str) -> Result<Pass, store::Error> {
         let Some(known) = self.known.get(name) else { return Ok(Pass::Settled) };
         let (document, revision) = (known.document.clone(), known.revision);
         let now = clock::now().to_string();
@@ -161,7 +161,7 @@ impl Controller {
 
     async fn write(
         &mut self,
-        row: &'static Resource,
+        row: &Resource<'_>,
         name: &str,
         document: Value,
         revision: Revision,
@@ -192,7 +192,7 @@ impl Controller {
     /// Removes the objects of a definition, then the definition.
     async fn finalize(
         &mut self,
-        row: &'static Resource,
+        row: &Resource<'_>,
         document: &Value,
         revision: Revision,
         now: &str,
@@ -310,7 +310,7 @@ impl Controller {
 }
 
 /// Who owns the fields of a definition after the server wrote its status.
-fn managed_fields(row: &'static Resource, old: &Value, new: &Value) -> Option<Value> {
+fn managed_fields(row: &Resource<'_>, old: &Value, new: &Value) -> Option<Value> {
     let (versions, api_version) = (BuiltIn::new(row, "status"), row.api_version("v1"));
     let write = apply::Write {
         versions: &versions,
@@ -324,7 +324,7 @@ fn managed_fields(row: &'static Resource, old: &Value, new: &Value) -> Option<Va
 }
 
 /// A definition in the order of its type.
-fn normal(row: &'static Resource, document: Value) -> Value {
+fn normal(row: &Resource<'_>, document: Value) -> Value {
     let decoded = row.object_type("v1").and_then(|of| api::types::decode(of, &document).ok());
     decoded.map_or(document, |decoded| decoded.value)
 }

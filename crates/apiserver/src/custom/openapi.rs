@@ -39,7 +39,7 @@ pub(super) fn older(serving: &Serving) -> (Object, Vec<Operation>) {
 }
 
 fn describe(serving: &Serving) -> Described<'_> {
-    let (row, version) = (serving.row, serving.version());
+    let (row, version) = (serving.row(), serving.version());
     let schema = |kind: &str| schema_name(row.group, version, kind);
     Described { resource: row, version, schema: schema(row.kind), list_schema: schema(&row.list_kind()) }
 }
@@ -52,7 +52,7 @@ fn schema_name(group: &str, version: &str, kind: &str) -> String {
 }
 
 fn list_schema(serving: &Serving, item: &str, place: &str) -> Value {
-    let (row, kind) = (serving.row, serving.row.list_kind());
+    let (row, kind) = (serving.row(), serving.row().list_kind());
     let description = format!("{kind} is a list of {}", row.kind);
     let of_items = format!(
         "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
@@ -82,7 +82,7 @@ fn type_properties() -> Object {
 }
 
 fn kinds(serving: &Serving) -> Value {
-    let row = serving.row;
+    let row = serving.row();
     api::json!([{"group": (row.group), "kind": (row.kind), "version": (serving.version())}])
 }
 

@@ -1,17 +1,13 @@
-//! Rows of custom resources, made to last.
+//! Rows of custom resources: what a version of a definition says, in the form that the verbs read of built-in ones.
 //!
-//! The verbs refer to a resource by a row that lives as long as the process. Definitions come and go, and so each
-//! distinct row and name is kept for good: as many as there have been distinct definitions, a few hundred bytes each.
+//! Rows are borrowed, and go with their definition. Who goes on after the request holds a [`Row`].
 
-use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use api::json::Value;
 
+use super::serving::Serving;
 use crate::resources::{Custom, Resource, Subresource};
-
-static TEXTS: OnceLock<Mutex<HashSet<&'static str>>> = OnceLock::new();
-static ROWS: OnceLock<Mutex<Vec<&'static Resource>>> = OnceLock::new();
 
 /// What can be done with custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -19,118 +15,130 @@ const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "
 const VERBS_WHILE_TERMINATING: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const PARTS: &[&str] = &["get", "patch", "update"];
 
-/// The text, kept for good.
-fn keep(text: &str) -> &'static str {
-    let texts = TEXTS.get_or_init(Mutex::default);
-    let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-    match texts.get(text) {
-        Some(found) => found,
-        None => {
-            let kept: &'static str = Box::leak(text.into());
-            texts.insert(kept);
-            kept
+const STATUS: Subresource = Subresource { name: "status", kind: ("", "", ""), verbs: PARTS };
+const SCALE: Subresource = Subresource { name: "scale", kind: ("autoscaling", "v1", "Scale"), verbs: PARTS };
+
+/// What a row of a custom resource is made of.
+pub(super) struct Names {
+    group: String,
+    version: String,
+    plural: String,
+    singular: String,
+    kind: String,
+    list_kind: String,
+    storage_version: String,
+    short_names: Vec<String>,
+    categories: Vec<String>,
+    fields: Vec<String>,
+    namespaced: bool,
+    verbs: &'static [&'static str],
+    subresources: &'static [Subresource],
+}
+
+impl Names {
+    /// Those of a version of a definition whose names are accepted.
+    pub(super) fn of_version(definition: &Value, version: &Value, storage_version: &str) -> Self {
+        let names = definition.at(&["status", "acceptedNames"]);
+        let name = |field: &str| names.and_then(|names| names.str_at(&[field])).unwrap_or_default().to_owned();
+        let list = |field: &str| -> Vec<String> {
+            let items = names.and_then(|names| names.get(field)).and_then(Value::as_array).unwrap_or_default();
+            items.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+        };
+        let is_terminating = registry::definition_status::is_true(definition, "Terminating");
+        let has = |part: &str| version.at(&["subresources", part]).is_some_and(|it| !it.is_null());
+        let fields = version.get("selectableFields").and_then(Value::as_array).unwrap_or_default();
+        let fields = fields.iter().filter_map(|field| field.str_at(&["jsonPath"]));
+        Self {
+            group: definition.str_at(&["spec", "group"]).unwrap_or_default().to_owned(),
+            version: version.str_at(&["name"]).unwrap_or_default().to_owned(),
+            plural: name("plural"),
+            singular: name("singular"),
+            kind: name("kind"),
+            list_kind: name("listKind"),
+            storage_version: storage_version.to_owned(),
+            short_names: list("shortNames"),
+            categories: list("categories"),
+            fields: fields.map(|path| path.strip_prefix('.').unwrap_or(path).to_owned()).collect(),
+            namespaced: definition.str_at(&["spec", "scope"]) == Some("Namespaced"),
+            verbs: if is_terminating { VERBS_WHILE_TERMINATING } else { VERBS },
+            subresources: match (has("scale"), has("status")) {
+                (false, false) => &[],
+                (false, true) => &[STATUS],
+                (true, false) => &[SCALE],
+                (true, true) => &[SCALE, STATUS],
+            },
+        }
+    }
+
+    /// The row.
+    pub(super) fn row(&self) -> Resource<'_> {
+        let custom = Custom {
+            version: &self.version,
+            list_kind: &self.list_kind,
+            storage_version: &self.storage_version,
+            short_names: &self.short_names,
+            categories: &self.categories,
+            fields: &self.fields,
+        };
+        let mut row = Resource::custom(custom);
+        (row.group, row.plural, row.singular, row.kind) = (&self.group, &self.plural, &self.singular, &self.kind);
+        (row.namespaced, row.verbs, row.subresources) = (self.namespaced, self.verbs, self.subresources);
+        row
+    }
+}
+
+/// A row of the table, or what holds a custom one.
+#[derive(Clone)]
+pub(crate) enum Row {
+    BuiltIn(&'static Resource<'static>),
+    Custom(Arc<Serving>),
+}
+
+impl Row {
+    /// What it says.
+    pub(crate) fn resource(&self) -> Resource<'_> {
+        match self {
+            Row::BuiltIn(row) => **row,
+            Row::Custom(serving) => serving.row(),
+        }
+    }
+
+    /// The row of the table, if it is one.
+    pub(crate) fn built_in(&self) -> Option<&'static Resource<'static>> {
+        match self {
+            Row::BuiltIn(row) => Some(row),
+            Row::Custom(_) => None,
+        }
+    }
+
+    /// The version of a definition that it stands for, if users defined the resource.
+    pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
+        match self {
+            Row::BuiltIn(_) => None,
+            Row::Custom(serving) => Some(serving),
         }
     }
 }
-
-fn keep_all<'t>(texts: impl Iterator<Item = &'t str>) -> &'static [&'static str] {
-    let kept: Vec<&'static str> = texts.map(keep).collect();
-    if kept.is_empty() { &[] } else { Box::leak(kept.into_boxed_slice()) }
-}
-
-/// The row, kept for good.
-fn keep_row(row: Resource) -> &'static Resource {
-    let kept: &'static Resource = Box::leak(Box::new(row));
-    ROWS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-    kept
-}
-
-/// The row of a version of a definition whose names are accepted.
-pub(super) fn of_version(definition: &Value, version: &Value, storage_version: &str) -> &'static Resource {
-    let spec = definition.get("spec");
-    let names = definition.at(&["status", "acceptedNames"]);
-    let name = |field: &str| names.and_then(|names| names.str_at(&[field])).unwrap_or_default();
-    let list = |value: Option<&Value>, field: &str| -> Vec<String> {
-        let items = value.and_then(|value| value.get(field)).and_then(Value::as_array).unwrap_or_default();
-        items.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
-    };
-    let is_terminating = registry::definition_status::is_true(definition, "Terminating");
-    let has = |part: &str| version.at(&["subresources", part]).is_some_and(|it| !it.is_null());
-    let subresources: &'static [Subresource] = match (has("scale"), has("status")) {
-        (false, false) => &[],
-        (false, true) => &[STATUS],
-        (true, false) => &[SCALE],
-        (true, true) => &[SCALE, STATUS],
-    };
-    let fields = version.get("selectableFields").and_then(Value::as_array).unwrap_or_default();
-    let fields = fields.iter().filter_map(|field| field.str_at(&["jsonPath"]));
-    let fields: Vec<&str> = fields.map(|path| path.strip_prefix('.').unwrap_or(path)).collect();
-    let version_name = keep(version.str_at(&["name"]).unwrap_or_default());
-    let custom = Custom { list_kind: keep(name("listKind")), storage_version: keep(storage_version) };
-    let mut row = Resource::custom(custom);
-    row.group = keep(spec.and_then(|spec| spec.str_at(&["group"])).unwrap_or_default());
-    row.plural = keep(name("plural"));
-    row.singular = keep(name("singular"));
-    row.kind = keep(name("kind"));
-    row.namespaced = spec.and_then(|spec| spec.str_at(&["scope"])) == Some("Namespaced");
-    row.verbs = if is_terminating { VERBS_WHILE_TERMINATING } else { VERBS };
-    row.subresources = subresources;
-    let lists = (list(names, "shortNames"), list(names, "categories"));
-    if let Some(found) = known(&row, version_name, &lists.0, &lists.1, &fields) {
-        return found;
-    }
-    row.versions = keep_all(std::iter::once(version_name));
-    row.short_names = keep_all(lists.0.iter().map(String::as_str));
-    row.categories = keep_all(lists.1.iter().map(String::as_str));
-    row.fields = keep_all(fields.into_iter());
-    keep_row(row)
-}
-
-/// The row that says the same, if there is one: then its lists need not be kept a second time.
-fn known(
-    row: &Resource,
-    version: &str,
-    short_names: &[String],
-    categories: &[String],
-    fields: &[&str],
-) -> Option<&'static Resource> {
-    let rows = ROWS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    let custom = row.custom?;
-    rows.iter().copied().find(|it| {
-        it.group == row.group
-            && it.plural == row.plural
-            && it.versions == [version]
-            && it.short_names == short_names
-            && it.categories == categories
-            && it.custom == Some(custom)
-            && it.fields == fields
-            && (it.singular, it.kind, it.namespaced) == (row.singular, row.kind, row.namespaced)
-            && (it.verbs, it.subresources) == (row.verbs, row.subresources)
-    })
-}
-
-const STATUS: Subresource = Subresource { name: "status", kind: ("", "", ""), verbs: PARTS };
-const SCALE: Subresource = Subresource { name: "scale", kind: ("autoscaling", "v1", "Scale"), verbs: PARTS };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_same_definition_gives_the_same_row() {
-        let definition = |short: &str| {
-            api::json!({
-                "spec": {"group": "rows.example.com", "scope": "Namespaced"},
-                "status": {"acceptedNames": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList", "shortNames": [short]}}
-            })
-        };
+    fn a_row_says_what_its_definition_says() {
+        let definition = api::json!({
+            "spec": {"group": "rows.example.com", "scope": "Namespaced"},
+            "status": {"acceptedNames": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList", "shortNames": ["x"]}}
+        });
         let version =
             api::json!({"name": "v1", "subresources": {"status": {}}, "selectableFields": [{"jsonPath": ".spec.x"}]});
-        let first = of_version(&definition("x"), &version, "v1");
-        assert!(std::ptr::eq(first, of_version(&definition("x"), &version, "v1")));
-        assert!(!std::ptr::eq(first, of_version(&definition("y"), &version, "v1")));
-        assert_eq!((first.versions, first.short_names), (["v1"].as_slice(), ["x"].as_slice()));
-        assert_eq!(first.fields, ["spec.x"]);
-        assert!(first.subresource("status").is_some() && first.subresource("scale").is_none());
+        let names = Names::of_version(&definition, &version, "v2");
+        let row = names.row();
+        assert_eq!((row.group, row.plural, row.singular, row.kind), ("rows.example.com", "as", "a", "A"));
+        assert_eq!((row.list_kind().as_str(), row.storage_version()), ("AList", "v2"));
+        assert_eq!((row.short_names(), row.categories()), (vec!["x"], vec![]));
+        assert!(row.is_served_in("v1") && !row.is_served_in("v2"));
+        assert!(row.offers("spec.x") && !row.offers("spec.y"));
+        assert!(row.subresource("status").is_some() && row.subresource("scale").is_none());
     }
 }

@@ -14,7 +14,7 @@ use registry::definition_status;
 use registry::expressions::Languages;
 use store::Revision;
 
-use super::rows;
+use super::rows::Names;
 use crate::objects::apply::Custom;
 use crate::objects::metadata;
 use crate::resources::Resource;
@@ -34,8 +34,7 @@ pub(crate) struct Definition {
 
 /// A version of a definition, ready for requests.
 pub(crate) struct Serving {
-    /// The row that the verbs see.
-    pub(crate) row: &'static Resource,
+    names: Names,
     /// What its objects mean.
     pub(crate) meaning: Arc<CustomResource>,
     /// The schema as the definition has it, for OpenAPI.
@@ -98,7 +97,7 @@ impl Definition {
             let name = version.str_at(&["name"]).unwrap_or_default();
             let Some((_, meaning)) = all.iter().find(|(it, _)| it == name) else { continue };
             servings.push(Arc::new(Serving {
-                row: rows::of_version(definition, version, storage),
+                names: Names::of_version(definition, version, storage),
                 meaning: meaning.clone(),
                 schema: version.at(&["schema", "openAPIV3Schema"]).cloned(),
                 all: all.clone(),
@@ -159,18 +158,23 @@ fn deprecation(definition: &Value, version: &Value, versions: &[Value]) -> Strin
 }
 
 impl Serving {
+    /// The row that the verbs see.
+    pub(crate) fn row(&self) -> Resource<'_> {
+        self.names.row()
+    }
+
     /// The version's name.
-    pub(crate) fn version(&self) -> &'static str {
-        self.row.storage_version()
+    pub(crate) fn version(&self) -> &str {
+        self.row().custom.map_or("", |custom| custom.version)
     }
 
     /// The versions of the definition, as server-side apply asks for them.
     pub(crate) fn versions(&self, subresource: &str) -> Custom<'_> {
         let versions = self.all.iter().map(|(name, meaning)| {
-            let api_version = format!("{}/{name}", self.row.group);
+            let api_version = format!("{}/{name}", self.row().group);
             (api_version, Some(meaning.schema()))
         });
-        Custom::new(self.row.kind, versions.collect(), self.meaning.has_status(), subresource)
+        Custom::new(self.row().kind, versions.collect(), self.meaning.has_status(), subresource)
     }
 
     /// All versions of the definition.
@@ -178,8 +182,8 @@ impl Serving {
         &self.all
     }
 
-    fn storage_version(&self) -> &'static str {
-        self.row.custom.map_or("", |custom| custom.storage_version)
+    fn storage_version(&self) -> &str {
+        self.row().storage_version()
     }
 
     /// Whether an object can be served as it lies.
@@ -222,7 +226,7 @@ impl Serving {
 
     fn set_version(&self, value: &mut Value, version: &str) {
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("apiVersion", self.row.api_version(version));
+            fields.insert("apiVersion", self.row().api_version(version));
         }
     }
 

@@ -67,13 +67,13 @@ struct Controller {
 }
 
 impl Controller {
-    fn existing(&self, row: &'static Resource) -> Vec<Existing> {
+    fn existing(&self, row: &Resource<'_>) -> Vec<Existing> {
         let snapshot = self.cache.resource(&row.prefix()).list(&row.prefix(), None, 0, |_, _| true);
         snapshot.objects.iter().map(|(_, object)| (object.decode(), object.revision)).collect()
     }
 
     /// Lets everything that exists count.
-    fn apply(&mut self, levels: &'static Resource, schemas: &'static Resource) {
+    fn apply(&mut self, levels: &Resource<'_>, schemas: &Resource<'_>) {
         let Some(flow) = self.flow.upgrade() else { return };
         let documents = |row| self.existing(row).into_iter().map(|(object, _)| object).collect::<Vec<_>>();
         self.configuration = Configuration::of(&documents(levels), &documents(schemas));
@@ -81,7 +81,7 @@ impl Controller {
     }
 
     /// Makes built-in objects that are gone, brings those up to date that want it, and says which schemas lead nowhere.
-    async fn keep(&self, levels: &'static Resource, schemas: &'static Resource) -> Result<(), store::Error> {
+    async fn keep(&self, levels: &Resource<'_>, schemas: &Resource<'_>) -> Result<(), store::Error> {
         for row in [levels, schemas] {
             let existing = self.existing(row);
             for wanted in objects::built_in(row.plural) {
@@ -111,7 +111,7 @@ impl Controller {
 
     async fn update(
         &self,
-        row: &'static Resource,
+        row: &Resource<'_>,
         (object, revision): &Existing,
         wanted: &Value,
     ) -> Result<(), store::Error> {
@@ -139,7 +139,7 @@ impl Controller {
         self.put(row, changed, *revision).await
     }
 
-    async fn put(&self, row: &'static Resource, mut object: Value, revision: Revision) -> Result<(), store::Error> {
+    async fn put(&self, row: &Resource<'_>, mut object: Value, revision: Revision) -> Result<(), store::Error> {
         let key = row.key("", metadata::text(&object, "name"));
         let Some(value) = stored::encode(&mut object) else { return Ok(()) };
         let write = Write { key, guard: Guard::Unchanged(revision), change: Change::Put { value, ttl: None } };

@@ -109,7 +109,7 @@ pub(super) fn built_in(plural: &str) -> Vec<Value> {
     objects.get(plural).and_then(Value::as_array).unwrap_or_default().to_vec()
 }
 
-pub(crate) fn row(plural: &str) -> Option<&'static Resource> {
+pub(crate) fn row(plural: &str) -> Option<&'static Resource<'static>> {
     resources::find(GROUP, "v1", plural)
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn with_status(schema: &Value, level_exists: impl Fn(&str) -> bool, n
 }
 
 /// An object in the order of its type.
-pub(super) fn normal(row: &'static Resource, object: Value) -> Value {
+pub(super) fn normal(row: &Resource<'_>, object: Value) -> Value {
     let decoded = row.object_type("v1").and_then(|of| api::types::decode(of, &object).ok());
     decoded.map_or(object, |decoded| decoded.value)
 }

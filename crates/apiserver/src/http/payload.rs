@@ -214,7 +214,7 @@ pub struct Decoded {
 ///
 /// # Errors
 /// 400 if it is an object of another kind, or a field does not fit.
-pub fn decode(resource: &Resource, version: &str, payload: Payload) -> Result<Decoded> {
+pub fn decode(resource: &Resource<'_>, version: &str, payload: Payload) -> Result<Decoded> {
     decode_kind(resource.group, version, resource.kind, resource.object_type(version), payload)
 }
 

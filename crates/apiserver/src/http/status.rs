@@ -68,7 +68,7 @@ impl Failure {
 
     /// There is no such object.
     #[must_use]
-    pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
+    pub fn not_found(resource: &Resource<'_>, name: &str) -> Box<Self> {
         Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified())).about(
             name,
             resource.group,
@@ -91,7 +91,7 @@ impl Failure {
 
     /// The object exists.
     #[must_use]
-    pub fn already_exists(resource: &Resource, name: &str) -> Box<Self> {
+    pub fn already_exists(resource: &Resource<'_>, name: &str) -> Box<Self> {
         Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", resource.qualified())).about(
             name,
             resource.group,
@@ -101,14 +101,14 @@ impl Failure {
 
     /// Someone else was faster, or a precondition does not hold.
     #[must_use]
-    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Self> {
+    pub fn conflict(resource: &Resource<'_>, name: &str, why: &str) -> Box<Self> {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
         Self::new(409, "Conflict", message).about(name, resource.group, resource.plural)
     }
 
     /// The object that an update was based on has changed.
     #[must_use]
-    pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
+    pub fn modified(resource: &Resource<'_>, name: &str) -> Box<Self> {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
@@ -227,7 +227,7 @@ pub fn too_large_version(requested: u64, current: u64) -> Box<Failure> {
 
 /// The `Status` that reports a success.
 #[must_use]
-pub fn success(resource: &Resource, name: &str, uid: &str) -> Value {
+pub fn success(resource: &Resource<'_>, name: &str, uid: &str) -> Value {
     let mut details = Object::new();
     for (key, value) in [("name", name), ("group", resource.group), ("kind", resource.plural), ("uid", uid)] {
         if !value.is_empty() {

@@ -36,7 +36,7 @@ pub(crate) fn add(texts: impl IntoIterator<Item = String>) {
 }
 
 /// What is said about a version or kind that is to go, by the lifecycle tags of Kubernetes' API.
-pub(crate) fn deprecation(resource: &Resource, target: &Target) -> Option<String> {
+pub(crate) fn deprecation(resource: &Resource<'_>, target: &Target) -> Option<String> {
     let rest = match (resource.group, target.version.as_str(), resource.kind) {
         ("", "v1", "ComponentStatus") => "is deprecated in v1.19+",
         ("", "v1", "Endpoints") => "is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",

@@ -29,7 +29,7 @@ impl Selector {
     ///
     /// # Errors
     /// 400 if it is not understood, or names a field that the resource does not offer.
-    pub fn parse(text: &str, resource: &Resource) -> Result<Self> {
+    pub fn parse(text: &str, resource: &Resource<'_>) -> Result<Self> {
         let mut terms = Vec::new();
         for part in split(text) {
             if part.is_empty() {
@@ -141,16 +141,15 @@ fn unescape(value: &str) -> String {
     value.replace("\\,", ",").replace("\\=", "=").replace("\\\\", "\\")
 }
 
-fn check(field: &str, resource: &Resource) -> Result<()> {
-    let offered = resource.fields;
+fn check(field: &str, resource: &Resource<'_>) -> Result<()> {
     // Kubernetes words it differently for kinds that have a conversion of their own for field labels.
-    let own_conversion = !offered.is_empty() || resource.custom.is_some();
+    let own_conversion = !resource.fields.is_empty() || resource.custom.is_some();
     let is_name = match field {
         "metadata.name" => true,
         "metadata.namespace" => !own_conversion || resource.namespaced && resource.plural != "podcertificaterequests",
         _ => false,
     };
-    if is_name || offered.contains(&field) {
+    if is_name || resource.offers(field) {
         return Ok(());
     }
     Err(Failure::bad_request(match (resource.group, resource.plural) {
@@ -229,7 +228,7 @@ mod tests {
             let about = input.get("object").unwrap_or(input);
             let (api_version, kind) = (about.str_at(&["apiVersion"]).unwrap(), about.str_at(&["kind"]).unwrap());
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            let is_it = |it: &&Resource| it.group == group && it.kind == kind && it.versions.contains(&version);
+            let is_it = |it: &&Resource<'_>| it.group == group && it.kind == kind && it.versions.contains(&version);
             let resource = resources::all().iter().find(is_it).unwrap();
             count += 1;
             if let Some(label) = input.str_at(&["label"]) {

@@ -130,7 +130,7 @@ impl std::str::FromStr for PortRange {
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(Vec<String>);
 
-fn is_service(resource: &Resource) -> bool {
+fn is_service(resource: &Resource<'_>) -> bool {
     (resource.group, resource.plural) == ("", "services")
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn own_address(range: AddressRange) -> Option<(String, Value)> {
 /// 422 if what it asks for is taken or out of range, 500 if nothing is left.
 pub(crate) async fn reserve(
     server: &Arc<Server>,
-    resource: &Resource,
+    resource: &Resource<'_>,
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
@@ -241,7 +241,7 @@ pub(crate) async fn revert(server: &Arc<Server>, service: &Value, reserved: &Res
 }
 
 /// Gives back what a service that was written, or deleted, does not hold any more.
-pub(crate) async fn settle(server: &Arc<Server>, resource: &Resource, old: &Value, new: Option<&Value>) {
+pub(crate) async fn settle(server: &Arc<Server>, resource: &Resource<'_>, old: &Value, new: Option<&Value>) {
     if !is_service(resource) {
         return;
     }

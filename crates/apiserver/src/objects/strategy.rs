@@ -71,7 +71,7 @@ impl Meaning {
     }
 
     /// What a custom resource means; none for built-in ones.
-    fn custom(&self, resource: &'static Resource) -> Option<Arc<Serving>> {
+    fn custom(&self, resource: &Resource<'_>) -> Option<Arc<Serving>> {
         self.customs.of(resource)
     }
 
@@ -79,7 +79,7 @@ impl Meaning {
     #[must_use]
     pub fn warnings(
         &self,
-        resource: &'static Resource,
+        resource: &Resource<'_>,
         object: &Value,
         old: Option<&Value>,
         subresource: &str,
@@ -110,7 +110,7 @@ impl Meaning {
         admit::warnings(row, object, old, &self.context(resource, metadata::text(object, "namespace"), &now))
     }
 
-    fn context<'a>(&'a self, resource: &Resource, namespace: &'a str, now: &'a str) -> Context<'a> {
+    fn context<'a>(&'a self, resource: &Resource<'_>, namespace: &'a str, now: &'a str) -> Context<'a> {
         Context {
             features: self.features,
             expressions: &self.expressions,
@@ -133,19 +133,19 @@ impl Meaning {
 
     /// Whether validation says what changes of metadata are wrong.
     #[must_use]
-    pub fn judges_metadata(&self, resource: &'static Resource) -> bool {
+    pub fn judges_metadata(&self, resource: &Resource<'_>) -> bool {
         self.custom(resource).is_none()
     }
 
     /// The last touch to an object that is accepted.
-    pub fn canonicalize(&self, resource: &'static Resource, object: &mut Value) {
+    pub fn canonicalize(&self, resource: &Resource<'_>, object: &mut Value) {
         if self.custom(resource).is_none() {
             admit::canonicalize(stored_row(resource), object);
         }
     }
 
     /// Fills in defaults. The object is in the stored version and in normal form.
-    pub fn default(&self, resource: &'static Resource, object: &mut Value) {
+    pub fn default(&self, resource: &Resource<'_>, object: &mut Value) {
         if let Some(custom) = self.custom(resource) {
             custom.meaning.default(object);
             return;
@@ -156,7 +156,7 @@ impl Meaning {
     }
 
     /// Resets what users may not set in a new object, and brings it into normal form.
-    pub fn prepare_create(&self, resource: &'static Resource, object: &mut Value) {
+    pub fn prepare_create(&self, resource: &Resource<'_>, object: &mut Value) {
         if let Some(custom) = self.custom(resource) {
             custom.meaning.prepare_create(object);
             return;
@@ -168,7 +168,7 @@ impl Meaning {
 
     /// What is wrong with a new object.
     #[must_use]
-    pub fn validate_create(&self, resource: &'static Resource, object: &Value) -> Errors {
+    pub fn validate_create(&self, resource: &Resource<'_>, object: &Value) -> Errors {
         if let Some(custom) = self.custom(resource) {
             return custom.meaning.validate_create(object).errors;
         }
@@ -185,7 +185,7 @@ impl Meaning {
     }
 
     /// Keeps what an update of the whole object or of a part of it may not change, and brings it into normal form.
-    pub fn prepare_update(&self, resource: &'static Resource, object: &mut Value, old: &Value, subresource: &str) {
+    pub fn prepare_update(&self, resource: &Resource<'_>, object: &mut Value, old: &Value, subresource: &str) {
         if let Some(custom) = self.custom(resource) {
             metadata::copy(object, old, "generation");
             let part = Some(subresource).filter(|it| !it.is_empty());
@@ -201,13 +201,7 @@ impl Meaning {
 
     /// What is wrong with a change.
     #[must_use]
-    pub fn validate_update(
-        &self,
-        resource: &'static Resource,
-        object: &Value,
-        old: &Value,
-        subresource: &str,
-    ) -> Errors {
+    pub fn validate_update(&self, resource: &Resource<'_>, object: &Value, old: &Value, subresource: &str) -> Errors {
         if let Some(custom) = self.custom(resource) {
             let part = Some(subresource).filter(|it| !it.is_empty());
             return custom.meaning.validate_update(object, old, part).errors;
@@ -224,7 +218,7 @@ impl Meaning {
 }
 
 /// The row of the kind that objects are stored as: events of both groups are stored as those of the core group.
-fn stored_row(resource: &'static Resource) -> &'static Resource {
+fn stored_row<'a>(resource: &'a Resource<'a>) -> &'a Resource<'a> {
     match resource.group {
         "events.k8s.io" => resources::find("", "v1", resource.plural).unwrap_or(resource),
         _ => resource,
@@ -232,7 +226,7 @@ fn stored_row(resource: &'static Resource) -> &'static Resource {
 }
 
 /// Of events that are written through the newer group more is asked: the row and the event as it was written.
-fn newer_event(resource: &'static Resource, object: &Value) -> Option<(&'static Resource, Value)> {
+fn newer_event<'a>(resource: &'a Resource<'a>, object: &Value) -> Option<(&'a Resource<'a>, Value)> {
     if resource.group != "events.k8s.io" {
         return None;
     }
@@ -241,6 +235,6 @@ fn newer_event(resource: &'static Resource, object: &Value) -> Option<(&'static 
     Some((resource, event))
 }
 
-fn stored_type(resource: &Resource) -> Option<&'static Type> {
+fn stored_type(resource: &Resource<'_>) -> Option<&'static Type> {
     api::types::by_api_version(&conversion::stored_api_version(resource), resource.kind)
 }

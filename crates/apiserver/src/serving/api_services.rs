@@ -119,7 +119,7 @@ pub(crate) fn keep(server: &Arc<Server>) {
 }
 
 struct Keeper {
-    row: &'static Resource,
+    row: &'static Resource<'static>,
     store: Arc<dyn Store>,
     customs: Arc<Customs>,
 }
@@ -128,9 +128,8 @@ impl Keeper {
     /// Makes what is missing, and removes what is left of groups that are gone.
     async fn keep(&self) -> Result<(), store::Error> {
         let customs = self.customs.snapshot();
-        let groups = customs.groups().iter();
-        let wanted: BTreeMap<String, (&str, &str)> = groups
-            .flat_map(|(group, versions)| versions.iter().map(move |version| (*group, *version)))
+        let versions = customs.groups().flat_map(|(group, versions)| versions.map(move |version| (group, version)));
+        let wanted: BTreeMap<String, (&str, &str)> = versions
             .map(|(group, version)| (self.row.key("", &format!("{version}.{group}")), (group, version)))
             .collect();
         let page = self.store.list(&self.row.prefix(), store::ListOptions::default()).await?;

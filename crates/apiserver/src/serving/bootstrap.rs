@@ -109,7 +109,7 @@ fn node_fleet() -> Vec<Write> {
 }
 
 /// A new object in its normal form, as a write.
-pub(crate) fn make(resource: &'static Resource, mut object: Value) -> Option<Write> {
+pub(crate) fn make(resource: &Resource<'_>, mut object: Value) -> Option<Write> {
     let key = resource.key(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
     metadata::set(&mut object, "uid", random::uid());
     metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
@@ -130,7 +130,7 @@ pub(crate) fn make(resource: &'static Resource, mut object: Value) -> Option<Wri
 }
 
 /// A changed object in its normal form, as it is stored; none if it has no type.
-pub(super) fn changed(resource: &'static Resource, old: &Value, object: Value) -> Option<bytes::Bytes> {
+pub(super) fn changed(resource: &Resource<'_>, old: &Value, object: Value) -> Option<bytes::Bytes> {
     let mut normal = api::types::decode(resource.object_type("v1")?, &object).ok()?.value;
     let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
     let (kind, subresource, manager, now) = (resource.kind, "", "kube-apiserver", clock::now().to_string());
@@ -144,7 +144,7 @@ pub(super) fn changed(resource: &'static Resource, old: &Value, object: Value) -
 }
 
 /// The server owns what it makes.
-fn own(resource: &'static Resource, object: &mut Value) {
+fn own(resource: &Resource<'_>, object: &mut Value) {
     let (versions, api_version) = (BuiltIn::new(resource, ""), resource.api_version("v1"));
     let empty = versions.empty(&api_version);
     // What is given out belongs to nobody.

@@ -28,10 +28,10 @@ impl<'a> Served<'a> {
     }
 
     /// The built-in resources of a group and version.
-    fn rows(self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+    fn rows(self, group: &'a str, version: &'a str) -> impl Iterator<Item = Resource<'a>> {
         let is_served = self.config.serves(group, version);
         let all = resources::all().iter().filter(move |_| is_served);
-        all.filter(move |it| it.group == group && it.versions.contains(&version))
+        all.filter(move |it| it.group == group && it.is_served_in(version)).copied()
     }
 }
 
@@ -56,21 +56,21 @@ pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, served: Served<'_>)
 }
 
 /// Built-in groups, then custom ones by name. A group that is both has the versions of both.
-pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut groups: Vec<(&'static str, Vec<&'static str>)> = served.config.groups().collect();
+pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = served.config.groups().collect();
     for (group, versions) in served.customs.groups() {
-        match groups.iter_mut().find(|(it, _)| it == group) {
+        match groups.iter_mut().find(|(it, _)| *it == group) {
             Some((_, known)) => {
-                let new: Vec<&'static str> = versions.iter().copied().filter(|it| !known.contains(it)).collect();
+                let new: Vec<&str> = versions.filter(|it| !known.contains(it)).collect();
                 known.extend(new);
             }
-            None => groups.push((group, versions.clone())),
+            None => groups.push((group, versions.collect())),
         }
     }
     groups
 }
 
-fn named_groups(served: Served<'_>) -> Vec<(&'static str, Vec<&'static str>)> {
+fn named_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
     all_groups(served).into_iter().filter(|(group, _)| !group.is_empty()).collect()
 }
 
@@ -107,15 +107,15 @@ pub(crate) fn group_version(group: &str, version: &str, served: Served<'_>) -> R
     }
     let mut list: Vec<Value> = Vec::new();
     for resource in served.rows(group, version) {
-        list.push(Value::Object(resource_fields(resource)));
-        list.extend(resource.subresources.iter().map(|sub| Value::Object(subresource_fields(resource, sub))));
+        list.push(Value::Object(resource_fields(&resource)));
+        list.extend(resource.subresources.iter().map(|sub| Value::Object(subresource_fields(&resource, sub))));
     }
     list.sort_by(|left, right| left.str_at(&["name"]).cmp(&right.str_at(&["name"])));
     for resource in served.customs.rows(group, version) {
-        list.push(Value::Object(resource_fields(resource)));
+        list.push(Value::Object(resource_fields(&resource)));
         // Kubernetes: the status comes first here, and last in the one document.
         let parts = resource.subresources.iter().rev();
-        list.extend(parts.map(|sub| Value::Object(subresource_fields(resource, sub))));
+        list.extend(parts.map(|sub| Value::Object(subresource_fields(&resource, sub))));
     }
     let mut document = Object::new();
     document.insert("kind", "APIResourceList");
@@ -131,19 +131,23 @@ fn texts(list: &[&str]) -> Value {
     Value::Array(list.iter().map(|&it| it.into()).collect())
 }
 
-fn resource_fields(resource: &Resource) -> Object {
+/// What users can type instead of its name.
+fn insert_names(fields: &mut Object, resource: &Resource<'_>) {
+    for (field, names) in [("shortNames", resource.short_names()), ("categories", resource.categories())] {
+        if !names.is_empty() {
+            fields.insert(field, texts(&names));
+        }
+    }
+}
+
+fn resource_fields(resource: &Resource<'_>) -> Object {
     let mut fields = Object::new();
     fields.insert("name", resource.plural);
     fields.insert("singularName", resource.singular);
     fields.insert("namespaced", resource.namespaced);
     fields.insert("kind", resource.kind);
     fields.insert("verbs", texts(resource.verbs));
-    if !resource.short_names.is_empty() {
-        fields.insert("shortNames", texts(resource.short_names));
-    }
-    if !resource.categories.is_empty() {
-        fields.insert("categories", texts(resource.categories));
-    }
+    insert_names(&mut fields, resource);
     if resource.verbs.contains(&"list") && resource.verbs.contains(&"watch") {
         fields.insert("storageVersionHash", storage_version_hash(resource));
     }
@@ -151,16 +155,16 @@ fn resource_fields(resource: &Resource) -> Object {
 }
 
 /// A short text that changes with the version that objects are stored in.
-fn storage_version_hash(resource: &Resource) -> String {
+fn storage_version_hash(resource: &Resource<'_>) -> String {
     let (group, version) = match resource.group {
         "events.k8s.io" => ("", "v1"),
-        group => (group, resource.custom.map_or(resource.storage_version(), |custom| custom.storage_version)),
+        group => (group, resource.storage_version()),
     };
     let hash = digest(&SHA256, format!("{group}/{version}/{}", resource.kind).as_bytes());
     STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
 }
 
-fn subresource_fields(resource: &Resource, sub: &Subresource) -> Object {
+fn subresource_fields(resource: &Resource<'_>, sub: &Subresource) -> Object {
     let (group, version, kind) = sub.kind;
     let mut fields = Object::new();
     fields.insert("name", format!("{}/{}", resource.plural, sub.name));
@@ -220,12 +224,7 @@ fn aggregated_version(group: &str, version: &str, served: Served<'_>) -> Value {
             fields.insert("scope", if resource.namespaced { "Namespaced" } else { "Cluster" });
             fields.insert("singularResource", resource.singular);
             fields.insert("verbs", texts(resource.verbs));
-            if !resource.short_names.is_empty() {
-                fields.insert("shortNames", texts(resource.short_names));
-            }
-            if !resource.categories.is_empty() {
-                fields.insert("categories", texts(resource.categories));
-            }
+            insert_names(&mut fields, &resource);
             if !resource.subresources.is_empty() {
                 let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
                 if resource.custom.is_some() {

@@ -164,7 +164,7 @@ fn described<'a>(group: &str, version: &'a str) -> Vec<Described<'a>> {
             let schema = resource.object_type(version).map(|of| of.schema_name()).unwrap_or_default();
             let list = api::types::by_kind(group, version, &resource.list_kind());
             let list_schema = list.map_or_else(|| schema.clone(), |of| of.schema_name());
-            Described { resource, version, schema, list_schema }
+            Described { resource: *resource, version, schema, list_schema }
         })
         .collect()
 }

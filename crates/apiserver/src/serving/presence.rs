@@ -219,7 +219,7 @@ impl Keeper {
 }
 
 /// The changed object as it is stored; none if it does not differ.
-fn change(row: &'static Resource, old: &Value, wanted: Value) -> Option<bytes::Bytes> {
+fn change(row: &Resource<'_>, old: &Value, wanted: Value) -> Option<bytes::Bytes> {
     let mut object = old.clone();
     let mut is_changed = false;
     for (name, value) in

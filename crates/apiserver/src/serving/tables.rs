@@ -32,7 +32,7 @@ pub(crate) fn of_list(
     objects: impl Iterator<Item = Value>,
     metadata: Object,
 ) -> Result<Answer> {
-    if let Some(custom) = &call.custom {
+    if let Some(custom) = call.custom() {
         let version = &call.accepted.version;
         let table = custom_tables::of(call.server, custom, call.query, version, objects, metadata, true);
         return Ok(Answer::json(code, &table.value).with_warnings(table.warnings));
@@ -44,7 +44,7 @@ pub(crate) fn of_list(
 }
 
 /// The table of no objects.
-pub(crate) fn empty(resource: &Resource, version: &str, metadata: Object) -> Value {
+pub(crate) fn empty(resource: &Resource<'_>, version: &str, metadata: Object) -> Value {
     table(version, metadata, Some(&resource.printer), Vec::new())
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
 }
 
 /// The table that a watch event holds: one row, columns only in the first.
-pub(crate) fn event(resource: &Resource, query: &Query, version: &str, object: Value, first: bool) -> Value {
+pub(crate) fn event(resource: &Resource<'_>, query: &Query, version: &str, object: Value, first: bool) -> Value {
     let printer = resource.printer;
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::objects::metadata::text(&object, "resourceVersion"));
@@ -87,7 +87,7 @@ pub(crate) fn custom_event(
 
 /// The table that a bookmark holds: one empty row.
 pub(crate) fn bookmark(
-    resource: &Resource,
+    resource: &Resource<'_>,
     custom: Option<&Serving>,
     version: &str,
     metadata: Object,
@@ -125,7 +125,7 @@ fn column(column: &Column) -> Value {
 }
 
 /// Rows of pods that have ended say so.
-fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
+fn conditions(resource: &Resource<'_>, object: &Value) -> Option<Value> {
     if (resource.group, resource.plural) != ("", "pods") {
         return None;
     }
@@ -137,7 +137,7 @@ fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
     Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-fn row(printer: &Printer, resource: &Resource, query: &Query, version: &str, object: Value) -> Value {
+fn row(printer: &Printer, resource: &Resource<'_>, query: &Query, version: &str, object: Value) -> Value {
     let cells = (printer.cells)(&object, clock::now());
     let mut row = Object::new();
     row.insert("cells", cells);

@@ -58,7 +58,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
 
 /// Refuses new objects of a definition that is going.
 pub(super) fn check_terminating(call: &Call<'_>, object: &Value) -> Result<()> {
-    if !call.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
+    if !call.custom().is_some_and(|custom| custom.is_terminating) {
         return Ok(());
     }
     let why = "create not allowed while custom resource definition is terminating";
@@ -149,7 +149,7 @@ pub(super) async fn insert(
 }
 
 /// The name belongs to another object.
-fn taken(resource: &Resource, name: &str, stem: &str, current: Option<Entry>) -> Box<Failure> {
+fn taken(resource: &Resource<'_>, name: &str, stem: &str, current: Option<Entry>) -> Box<Failure> {
     let mut failure = Failure::already_exists(resource, name);
     if !stem.is_empty() {
         failure.message.push_str(", the server was not able to generate a unique name for the object");
@@ -198,7 +198,7 @@ pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<()>
 
 /// Brings a document of the stored version into its normal form.
 pub(super) fn normalize(call: &Call<'_>, object: &mut Value) {
-    if call.custom.is_some() {
+    if call.custom().is_some() {
         return;
     }
     let api_version = conversion::stored_api_version(call.resource);

@@ -89,7 +89,7 @@ impl DeleteOptions {
     }
 
     /// What who deletes objects of a resource so should know.
-    fn warnings(&self, resource: &Resource) -> Vec<String> {
+    fn warnings(&self, resource: &Resource<'_>) -> Vec<String> {
         let orphans = (resource.group, resource.plural) == ("batch", "jobs") && self.propagation.is_empty();
         let warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
                        remove them or set propagationPolicy=Orphan to suppress this warning";
@@ -228,12 +228,12 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
     Ok(Decision::Put(object))
 }
 
-fn is_graceful(resource: &Resource) -> bool {
+fn is_graceful(resource: &Resource<'_>) -> bool {
     (resource.group, resource.plural) == ("", "pods")
 }
 
 /// How long an object may take to go.
-fn grace_seconds(resource: &Resource, options: &DeleteOptions, object: &Value) -> i64 {
+fn grace_seconds(resource: &Resource<'_>, options: &DeleteOptions, object: &Value) -> i64 {
     if !is_graceful(resource) {
         return 0;
     }
@@ -249,7 +249,7 @@ fn grace_seconds(resource: &Resource, options: &DeleteOptions, object: &Value) -
 }
 
 /// The finalizers that the way of propagation leaves.
-fn finalizers_after(resource: &Resource, options: &DeleteOptions, object: &Value) -> Vec<String> {
+fn finalizers_after(resource: &Resource<'_>, options: &DeleteOptions, object: &Value) -> Vec<String> {
     const ORPHAN: &str = "orphan";
     const FOREGROUND: &str = "foregroundDeletion";
     let mut finalizers = metadata::finalizers(object);
@@ -276,7 +276,7 @@ async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Resu
         accepted: call.accepted.clone(),
         server: call.server,
         resource: call.resource,
-        custom: call.custom.clone(),
+        row: call.row,
         query: call.query,
         headers: call.headers,
         user: call.user,

@@ -223,7 +223,7 @@ fn list_metadata(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) ->
 
 /// Whether the answer is a table whose cells are expressions over the whole request's budget.
 fn is_custom_table(call: &Call<'_>) -> bool {
-    call.accepted.form == Form::Table && call.custom.is_some()
+    call.accepted.form == Form::Table && call.custom().is_some()
 }
 
 /// The answer that shows many objects.

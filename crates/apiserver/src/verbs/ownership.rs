@@ -27,7 +27,7 @@ pub(super) fn manager(call: &Call<'_>) -> String {
 
 /// The versions of the resource, written through one of its paths.
 pub(super) fn versions<'c>(call: &'c Call<'_>, subresource: &str) -> Box<dyn Versions + 'c> {
-    match &call.custom {
+    match call.custom() {
         Some(custom) => Box::new(custom.versions(subresource)),
         None => Box::new(BuiltIn::new(call.resource, subresource)),
     }

@@ -20,7 +20,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         return Err(Failure::method_not_allowed());
     }
     let kind = PatchType::from_headers(call.headers)?;
-    if kind == PatchType::Strategic && call.custom.is_some() {
+    if kind == PatchType::Strategic && call.custom().is_some() {
         return Err(Failure::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",

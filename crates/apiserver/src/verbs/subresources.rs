@@ -15,7 +15,7 @@ use crate::http::status::{Failure, Result};
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();
     let Some(subresource) = call.resource.subresource(name.split('/').next().unwrap_or(name)) else {
-        if call.custom.is_some() {
+        if call.custom().is_some() {
             return Err(Failure::not_found(call.resource, &call.target.name));
         }
         return Err(Failure::no_resource());

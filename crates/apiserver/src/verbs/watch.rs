@@ -15,13 +15,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Call, Selection, list, partial_metadata};
-use crate::custom::serving::Serving;
+use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
 use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
-use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
 use crate::storage::cache::{Change, ChangeKind, Follower, Found, TooOld, event_frame, event_line};
@@ -92,8 +91,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
     let mut watcher = Watcher {
         server: call.server.clone(),
-        resource: call.resource,
-        custom: call.custom.clone(),
+        row: call.row.clone(),
         target: call.target.clone(),
         query: call.query.clone(),
         accepted: call.accepted.clone(),
@@ -131,8 +129,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
 
 struct Watcher {
     server: Arc<Server>,
-    resource: &'static Resource,
-    custom: Option<Arc<Serving>>,
+    row: Row,
     target: Target,
     query: Query,
     accepted: Accepted,
@@ -155,7 +152,7 @@ impl Watcher {
             return Some(());
         }
         let Some(bytes) = self.share.charge(bytes).await else {
-            self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+            self.count_cut_off();
             return None;
         };
         self.sender.send(bytes).await.ok()
@@ -169,6 +166,11 @@ impl Watcher {
     /// The event of a change, made once for all who want it so.
     fn event_of(&self, change: &Change) -> Bytes {
         if self.accepted.protobuf { change.frame() } else { change.event() }
+    }
+
+    fn count_cut_off(&self) {
+        let resource = self.row.resource();
+        self.server.metrics.watcher_cut_off(resource.group, resource.plural);
     }
 
     async fn too_old(&self, oldest: Revision) {
@@ -206,9 +208,9 @@ impl Watcher {
     /// Whether events about an object can be sent as the cache holds it.
     fn is_plain(&self, revision: Revision) -> bool {
         self.accepted.form == Form::Object
-            && match &self.custom {
+            && match self.row.custom() {
                 Some(custom) => custom.is_plain(revision),
-                None => conversion::is_stored(self.resource, &self.target.version),
+                None => conversion::is_stored(&self.row.resource(), &self.target.version),
             }
     }
 
@@ -223,7 +225,7 @@ impl Watcher {
                 Ok(changes) => changes,
                 // The client reads too slowly; it lists again when the connection ends.
                 Err(TooOld { .. }) => {
-                    self.server.metrics.watcher_cut_off(self.resource.group, self.resource.plural);
+                    self.count_cut_off();
                     return;
                 }
             };
@@ -300,21 +302,21 @@ impl Watcher {
     }
 
     fn line(&mut self, event_type: &str, mut object: Value, revision: Revision) -> Bytes {
-        if let Some(custom) = self.custom.as_ref().filter(|custom| !custom.is_plain(revision)) {
+        if let Some(custom) = self.row.custom().filter(|custom| !custom.is_plain(revision)) {
             custom.refresh(&mut object);
         }
         let shown = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
                 let version = &self.accepted.version;
-                match &self.custom {
+                match self.row.custom() {
                     Some(custom) => tables::custom_event(&self.server, custom, &self.query, version, object, first),
-                    None => tables::event(self.resource, &self.query, version, object, first),
+                    None => tables::event(&self.row.resource(), &self.query, version, object, first),
                 }
             }
             Form::Metadata | Form::MetadataList => partial_metadata(&object, &self.accepted.version),
             _ => {
-                conversion::from_stored(self.resource, &self.target.version, &mut object);
+                conversion::from_stored(&self.row.resource(), &self.target.version, &mut object);
                 object
             }
         };
@@ -327,20 +329,26 @@ impl Watcher {
         if ends_initial {
             metadata.insert("annotations", api::json!({"k8s.io/initial-events-end": "true"}));
         }
+        let resource = self.row.resource();
         let object = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
-                tables::bookmark(self.resource, self.custom.as_deref(), &self.accepted.version, metadata, first)
+                tables::bookmark(
+                    &resource,
+                    self.row.custom().map(AsRef::as_ref),
+                    &self.accepted.version,
+                    metadata,
+                    first,
+                )
             }
             Form::Metadata | Form::MetadataList => {
                 partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)
             }
             _ => {
-                let api_version = self.resource.api_version(&self.target.version);
-                let mut object =
-                    api::json!({"kind": (self.resource.kind), "apiVersion": api_version, "metadata": metadata});
-                add_internal_zeros(self.resource, &mut object);
-                let of = self.resource.object_type(&self.target.version);
+                let api_version = resource.api_version(&self.target.version);
+                let mut object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                add_internal_zeros(resource, &mut object);
+                let of = resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }
         };
@@ -349,7 +357,7 @@ impl Watcher {
 }
 
 /// Kubernetes: a bookmark is an empty object of its internal types, where some fields cannot be absent.
-fn add_internal_zeros(resource: &Resource, object: &mut Value) {
+fn add_internal_zeros(resource: &crate::resources::Resource<'_>, object: &mut Value) {
     let Some(fields) = object.as_object_mut().filter(|_| resource.group == "apps") else { return };
     match resource.kind {
         "Deployment" | "ReplicaSet" | "StatefulSet" => {

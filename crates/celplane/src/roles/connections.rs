@@ -5,18 +5,20 @@ use std::sync::Arc;
 use apiserver::Server;
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
-use client::Client;
+use client::{Client, Decoded};
 
 /// Gives a client to each identity: the name of a user, and the component that speaks.
 pub(crate) type Connections = Arc<dyn Fn(&str, &str) -> Client + Send + Sync>;
 
-/// Straight into a server in this process. It is told who asks, and checks their rights as over the network.
+/// Straight into a server in this process. It is told who asks, and checks their rights as over the network; what their
+/// informers decode, they share.
 pub(crate) fn in_process(server: Arc<Server>) -> Connections {
+    let decoded: Arc<Decoded> = Arc::default();
     Arc::new(move |user, component| {
         let groups = groups_of(user);
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
         let user = User::authenticated(user, &groups);
-        Client::in_process(Connection::new(server.clone(), Some(user)), component)
+        Client::in_process(Connection::new(server.clone(), Some(user)), component).sharing(&decoded)
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::json::{Text, Value};
+use api::json::{Text, Value, value_at};
 use http::Method;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -12,6 +12,8 @@ use tracing::{debug, warn};
 use super::state::SILENCE_MAX;
 use super::{Decode, Inner, Key};
 use crate::client::Client;
+use crate::decoded::Id;
+use crate::document::Others;
 use crate::error::{Error, Status};
 use crate::lines::Lines;
 use crate::objects::Selection;
@@ -30,6 +32,22 @@ struct Told {
     anything: bool,
 }
 
+/// What a line of a watch says.
+enum Event<T> {
+    Failed(Status),
+    Bookmark {
+        version: Text,
+        ends_initial: bool,
+    },
+    Object {
+        key: Key,
+        version: Text,
+        is_gone: bool,
+        /// None if it cannot be read.
+        object: Option<Arc<T>>,
+    },
+}
+
 pub(super) struct Follower<T> {
     client: Client,
     resource: Resource,
@@ -42,7 +60,7 @@ pub(super) struct Follower<T> {
     streams: bool,
 }
 
-impl<T> Follower<T> {
+impl<T: Send + Sync + 'static> Follower<T> {
     pub(super) fn new(
         client: Client,
         resource: Resource,
@@ -115,40 +133,74 @@ impl<T> Follower<T> {
             };
             let Some(line) = line? else { return Ok(told) };
             self.inner.state.heard();
-            let mut event = api::json::parse(&line)?;
-            let kind: Text = event.str_at(&["type"]).unwrap_or_default().into();
-            let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-            if kind == "ERROR" {
-                return Err(Error::Refused(Status::of(&object)));
-            }
-            let version: Text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+            let event = self.read(&line)?;
             told.anything = true;
-            if kind == "BOOKMARK" {
-                let ends = object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"]) == Some("true");
-                if ends && let Some(objects) = initial.take() {
-                    self.replace(objects);
-                }
-                if initial.is_none() {
-                    self.position = version.into();
-                }
-                continue;
-            }
-            let key = key_of(&object);
-            match &mut initial {
-                Some(objects) if kind == "DELETED" => {
-                    objects.remove(&key);
-                }
-                Some(objects) => {
-                    if let Some(object) = self.decoded(&key, object) {
-                        objects.insert(key, (version, object));
+            match event {
+                Event::Failed(status) => return Err(Error::Refused(status)),
+                Event::Bookmark { version, ends_initial } => {
+                    if ends_initial && let Some(objects) = initial.take() {
+                        self.replace(objects);
+                    }
+                    if initial.is_none() {
+                        self.position = version.into();
                     }
                 }
-                None => {
-                    self.apply(&kind, &key, version.clone(), object);
-                    self.position = version.into();
-                }
+                Event::Object { key, version, is_gone, object } => match &mut initial {
+                    Some(objects) => match object {
+                        Some(object) if !is_gone => {
+                            objects.insert(key, (version, object));
+                        }
+                        _ => {
+                            objects.remove(&key);
+                        }
+                    },
+                    None => {
+                        self.apply(&key, version.clone(), is_gone, object);
+                        self.position = version.into();
+                    }
+                },
             }
         }
+    }
+
+    fn read(&self, line: &[u8]) -> Result<Event<T>, Error> {
+        if let Some(known) = self.known(line) {
+            return Ok(known);
+        }
+        let mut event = api::json::parse(line)?;
+        let object = event.get_mut("object").map(Value::take).unwrap_or_default();
+        let kind = event.str_at(&["type"]).unwrap_or_default();
+        if kind == "ERROR" {
+            return Ok(Event::Failed(Status::of(&object)));
+        }
+        let version: Text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+        if kind == "BOOKMARK" {
+            let ends = object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"]);
+            return Ok(Event::Bookmark { version, ends_initial: ends == Some("true") });
+        }
+        let (key, is_gone) = (key_of(&object), kind == "DELETED");
+        // What is gone is told as each follower knew it: not as others did.
+        let uid = object.str_at(&["metadata", "uid"]).filter(|_| !is_gone);
+        let id = uid.and_then(|uid| Id::parse(uid, &version));
+        Ok(Event::Object { object: self.decoded(&key, id, object), key, version, is_gone })
+    }
+
+    /// What a line says about an object that others have decoded. Only a server of this process is read so, whose text is
+    /// known to be as [`value_at`] needs it.
+    fn known(&self, line: &[u8]) -> Option<Event<T>> {
+        let decoded = self.client.decoded.as_ref().filter(|_| self.decode.is_shared)?;
+        let rest = line.strip_prefix(b"{\"type\":\"")?;
+        let rest = rest.strip_prefix(b"ADDED").or_else(|| rest.strip_prefix(b"MODIFIED"))?;
+        let metadata = value_at(rest.strip_prefix(b"\",\"object\":")?, &["metadata"])?;
+        let text = |field| {
+            let text = value_at(metadata, &[field])?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
+        };
+        let version = text("resourceVersion")?;
+        let object = decoded.get(Id::parse(text("uid")?, version)?)?;
+        decoded.count_shared();
+        let key = Key::new(text("namespace").unwrap_or_default(), text("name")?);
+        Some(Event::Object { key, version: version.into(), is_gone: false, object: Some(object) })
     }
 
     /// Replaces what is known by a list.
@@ -165,7 +217,7 @@ impl<T> Follower<T> {
         for item in items {
             let key = key_of(&item);
             let version = item.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
-            if let Some(object) = self.decoded(&key, item) {
+            if let Some(object) = self.decoded(&key, None, item) {
                 objects.insert(key, (version, object));
             }
         }
@@ -174,13 +226,19 @@ impl<T> Follower<T> {
         Ok(())
     }
 
-    /// What is kept of an object; `None`, and a warning, if it cannot be read.
-    fn decoded(&self, key: &Key, mut object: Value) -> Option<Arc<T>> {
+    /// What is kept of an object, shared with others by `id`; `None`, and a warning, if it cannot be read.
+    fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<T>> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        match (self.decode)(Arc::new(object)) {
-            Ok(object) => Some(Arc::new(object)),
+        let decoded = self.client.decoded.as_deref().filter(|_| self.decode.is_shared);
+        decoded.inspect(|decoded| decoded.count_decoded());
+        let others = decoded.zip(id).map(|(decoded, id)| Others { decoded, id });
+        match (self.decode.make)(Arc::new(object), others.as_ref()) {
+            Ok(object) => Some(match others {
+                Some(Others { decoded, id }) => decoded.put(id, Arc::new(object)),
+                None => Arc::new(object),
+            }),
             Err(error) => {
                 warn!(resource = %self.resource.plural, object = %key, err = %error, "Could not read an object");
                 self.inner.state.is_unreadable();
@@ -189,11 +247,10 @@ impl<T> Follower<T> {
         }
     }
 
-    fn apply(&self, kind: &str, key: &Key, version: Text, object: Value) {
-        let object = self.decoded(key, object);
+    fn apply(&self, key: &Key, version: Text, is_gone: bool, object: Option<Arc<T>>) {
         let mut turn = self.inner.handlers.turn(&self.inner.store);
         let change = match object {
-            Some(object) if kind != "DELETED" => self.inner.store.set(key, version, object),
+            Some(object) if !is_gone => self.inner.store.set(key, version, object),
             // What cannot be read is gone as well: what was known of it no longer holds.
             object => self.inner.store.remove(key, object),
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use api::json::{ConvertError, Value};
 use tokio::sync::watch;
 
-use super::{Informer, Running};
+use super::{Decode, Informer, Running};
 use crate::client::Client;
 use crate::document::Kept;
 use crate::objects::Selection;
@@ -50,7 +50,7 @@ impl Informers {
     /// The informer of some objects of a kind.
     #[must_use]
     pub fn of<T: Kept>(&self, selection: &Selection) -> Informer<T> {
-        self.decoding(&T::RESOURCE, selection, T::keep)
+        self.once(&T::RESOURCE, selection, Decode::of_kind)
     }
 
     /// The informer of a resource, as plain documents.
@@ -67,13 +67,22 @@ impl Informers {
         T: Send + Sync + 'static,
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
+        self.once(resource, selection, || Decode::own(decode))
+    }
+
+    fn once<T: Send + Sync + 'static>(
+        &self,
+        resource: &Resource,
+        selection: &Selection,
+        decode: impl FnOnce() -> Decode<T>,
+    ) -> Informer<T> {
         let collection = (TypeId::of::<T>(), resource.clone(), selection.clone());
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get(&collection).and_then(|started| started.running.upgrade());
         if let Some(running) = known.and_then(|running| running.downcast::<Running<T>>().ok()) {
             return Informer { running };
         }
-        let informer = Informer::decoding(&self.client, resource.clone(), selection.clone(), decode);
+        let informer = Informer::following(&self.client, resource.clone(), selection.clone(), decode());
         let running: Arc<dyn Any + Send + Sync> = informer.running.clone();
         let synced = informer.inner().state.subscribe();
         all.retain(|_, started| started.running.strong_count() > 0);

@@ -34,7 +34,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
 
 /// All built-in resources.
 #[rustfmt::skip]
-pub(super) const RESOURCES: &[Resource] = &[
+pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "", versions: &["v1"], plural: "bindings", singular: "binding", kind: "Binding", verbs: &["create"], ..ROW },
     Resource { group: "", versions: &["v1"], plural: "componentstatuses", singular: "componentstatus", kind: "ComponentStatus", namespaced: false, short_names: &["cs"], verbs: &["get", "list"],
         printer: printers::others::COMPONENT_STATUSES, ..ROW },

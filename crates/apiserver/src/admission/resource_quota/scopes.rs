@@ -7,7 +7,7 @@ use api::json::Value;
 use crate::resources::Resource;
 
 /// Whether an object is in all scopes of a quota.
-pub(super) fn match_all(resource: &Resource, object: &Value, quota: &Value) -> bool {
+pub(super) fn match_all(resource: &Resource<'_>, object: &Value, quota: &Value) -> bool {
     let list = |path: &[&str]| quota.at(path).and_then(Value::as_array).unwrap_or_default();
     let plain = list(&["spec", "scopes"]).iter().filter_map(Value::as_str);
     let selected = list(&["spec", "scopeSelector", "matchExpressions"]);

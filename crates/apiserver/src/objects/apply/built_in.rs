@@ -11,20 +11,20 @@ use registry::conversion;
 
 /// A built-in resource, written through one of its paths.
 #[derive(Debug)]
-pub struct BuiltIn {
-    resource: &'static Resource,
+pub struct BuiltIn<'a> {
+    resource: &'a Resource<'a>,
     reset: Reset,
 }
 
-impl BuiltIn {
+impl<'a> BuiltIn<'a> {
     /// A resource and the path below its objects that is written, empty for the objects themselves.
     #[must_use]
-    pub fn new(resource: &'static Resource, subresource: &str) -> Self {
+    pub fn new(resource: &'a Resource<'a>, subresource: &str) -> Self {
         Self { resource, reset: Reset::of_resource(resource, subresource) }
     }
 
     /// The resource that serves the same objects in a version. Events have two groups.
-    fn served<'v>(&self, api_version: &'v str) -> Option<(&'static Resource, &'v str)> {
+    fn served<'v>(&self, api_version: &'v str) -> Option<(&'a Resource<'a>, &'v str)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         if group == self.resource.group {
             return self.resource.versions.contains(&version).then_some((self.resource, version));
@@ -34,7 +34,7 @@ impl BuiltIn {
     }
 }
 
-impl Versions for BuiltIn {
+impl Versions for BuiltIn<'_> {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
         let (resource, version) = self.served(api_version)?;
         resource.object_type(version).map(Shape::of_type)

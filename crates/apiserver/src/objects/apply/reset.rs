@@ -53,7 +53,7 @@ impl Reset {
 
     /// What a write to a built-in resource resets.
     #[must_use]
-    pub fn of_resource(resource: &Resource, subresource: &str) -> Self {
+    pub fn of_resource(resource: &Resource<'_>, subresource: &str) -> Self {
         let name = (resource.group, resource.plural);
         let any = None;
         match (subresource, name) {

@@ -128,7 +128,7 @@ const CONNECT: [Method; 5] = [
 
 /// A resource in one version, and the names of its schemas.
 pub(crate) struct Described<'a> {
-    pub(crate) resource: &'a Resource,
+    pub(crate) resource: Resource<'a>,
     pub(crate) version: &'a str,
     pub(crate) schema: String,
     pub(crate) list_schema: String,
@@ -137,7 +137,7 @@ pub(crate) struct Described<'a> {
 impl Described<'_> {
     /// Everything that can be asked of it.
     pub(crate) fn operations(&self) -> Vec<Operation> {
-        let resource = self.resource;
+        let resource = &self.resource;
         let (root, plural) = (root(resource.group, self.version), resource.plural);
         let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
         let collection = format!("{root}{scope}/{plural}");
@@ -294,7 +294,7 @@ mod tests {
     fn operations_have_the_names_that_clients_are_generated_with() {
         let resource = crate::resources::find("", "v1", "pods").unwrap();
         let (schema, list_schema) = ("P".to_owned(), "L".to_owned());
-        let all = Described { resource, version: "v1", schema, list_schema }.operations();
+        let all = Described { resource: *resource, version: "v1", schema, list_schema }.operations();
         let ids: Vec<&str> = all.iter().map(|it| it.id.as_str()).collect();
         for id in [
             "listCoreV1NamespacedPod",

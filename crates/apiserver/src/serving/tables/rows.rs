@@ -5,6 +5,7 @@ use registry::printers::Printer;
 
 use super::conditions;
 use crate::clock;
+use crate::custom::rows::Row;
 use crate::resources::Resource;
 use crate::storage::stored::Served;
 use crate::verbs::{Call, partial_metadata};
@@ -12,7 +13,7 @@ use crate::verbs::{Call, partial_metadata};
 /// How the rows of a list are written.
 pub(crate) struct Rows {
     printer: Printer,
-    resource: &'static Resource,
+    row: Row,
     include: Include,
     version: String,
     /// The class that claims get which name none.
@@ -37,7 +38,7 @@ impl Rows {
         let printer = call.resource.printer;
         let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
         let default_class = is_class.then(|| default_class(call)).flatten();
-        Self { printer, resource: call.resource, include, version: call.accepted.version.clone(), default_class }
+        Self { printer, row: call.row.clone(), include, version: call.accepted.version.clone(), default_class }
     }
 
     /// Whether the kind has no columns of its own. Kubernetes: then it has no rows either, not even none.
@@ -61,7 +62,7 @@ impl Rows {
             *name = format!("{default} (default)").into();
         }
         json::write_value(&mut row, &Value::Array(cells));
-        if let Some(conditions) = conditions(self.resource, &object) {
+        if let Some(conditions) = conditions(&self.row.resource(), &object) {
             row.push_str(",\"conditions\":");
             json::write_value(&mut row, &conditions);
         }
@@ -70,7 +71,7 @@ impl Rows {
             Include::Nothing => row.push_str("null"),
             Include::Object => row.push_str(&String::from_utf8_lossy(&served.json)),
             // Of these not all metadata is shown.
-            Include::Metadata if self.resource.kind == "DaemonSet" => {
+            Include::Metadata if self.row.resource().kind == "DaemonSet" => {
                 json::write_value(&mut row, &partial_metadata(&served.decode(), &self.version));
             }
             Include::Metadata => match served.metadata().and_then(|metadata| std::str::from_utf8(metadata).ok()) {
@@ -97,7 +98,7 @@ fn default_class(call: &Call<'_>) -> Option<String> {
 }
 
 /// Kubernetes: of schemas that match, the first one of the table counts.
-pub(crate) fn sort(resource: &Resource, objects: &mut [&Served]) {
+pub(crate) fn sort(resource: &Resource<'_>, objects: &mut [&Served]) {
     if resource.plural == "flowschemas" {
         let precedence = |object: &&Served| {
             let schema = object.decode();

@@ -10,6 +10,7 @@ use api::yaml;
 use bytes::Bytes;
 
 use super::super::{Call, Selection, convert, partial_metadata};
+use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
 use crate::http::body::Body;
 use crate::http::listing::{Listing, Made, Parts, Work};
@@ -39,7 +40,7 @@ enum Item {
     /// As it is stored, without kind and version, which a typed list does not repeat.
     Stored(String),
     /// In another version.
-    Converted(&'static Resource, String),
+    Converted(Row, String),
     Custom(Arc<Serving>),
     /// Its metadata, with the version of the form. Not all of it is shown of some.
     Metadata {
@@ -68,14 +69,14 @@ impl Writer {
                 (Item::Metadata { version: form.clone(), is_partly_hidden }, head, "null")
             }
             Form::Object | Form::GroupDiscovery => {
-                let item = match &call.custom {
+                let item = match call.custom() {
                     Some(custom) => Item::Custom(custom.clone()),
                     None if conversion::is_stored(resource, version) => {
                         Item::Stored(type_fields(resource.kind, &conversion::stored_api_version(resource)))
                     }
-                    None => Item::Converted(resource, version.clone()),
+                    None => Item::Converted(call.row.clone(), version.clone()),
                 };
-                if call.custom.is_some() {
+                if call.custom().is_some() {
                     metadata.get_or_insert("continue", || "".into());
                 }
                 if call.accepted.yaml {
@@ -88,7 +89,7 @@ impl Writer {
     }
 
     /// Keys are sorted, so that most of what is known of the list stands behind the items.
-    fn yaml(item: Item, resource: &Resource, version: &str, metadata: Object) -> Self {
+    fn yaml(item: Item, resource: &Resource<'_>, version: &str, metadata: Object) -> Self {
         let mut tail = api::json!({"kind": (resource.list_kind()), "metadata": metadata});
         tail.sort_keys();
         let mut version = yaml::to_string(&api::json!({"apiVersion": (resource.api_version(version))}));
@@ -149,9 +150,9 @@ impl Writer {
                 text.extend_from_slice(rest.unwrap_or_else(|| json.get(1..).unwrap_or_default()));
             }
             Item::Custom(custom) => text.extend_from_slice(&custom.text(object)),
-            Item::Converted(resource, version) => {
+            Item::Converted(row, version) => {
                 let mut value = object.decode();
-                convert(resource, version, &mut value);
+                convert(&row.resource(), version, &mut value);
                 if let Some(fields) = value.as_object_mut() {
                     fields.remove("kind");
                     fields.remove("apiVersion");

@@ -7,6 +7,7 @@ use super::super::create::normalize;
 use super::super::modify::{Decision, modify};
 use crate::admission::node_restriction::Change;
 use crate::clock;
+use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::payload;
 use crate::http::request::Target;
@@ -48,7 +49,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
     }
     let target = Target { name: name.clone(), resource: "pods".to_owned(), ..call.target.clone() };
     let pod_call = Call {
-        custom: None,
+        row: &Row::BuiltIn(pods),
         server: call.server,
         target: &target,
         resource: pods,

@@ -9,6 +9,7 @@ use super::super::modify::{Decision, Done, modify};
 use super::super::ownership;
 use crate::admission::node_restriction::Change;
 use crate::clock;
+use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::payload;
 use crate::http::request::Target;
@@ -94,7 +95,7 @@ fn ignores_budgets(pod: &Value) -> bool {
     matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending")) || metadata::is_deleting(pod)
 }
 
-fn budget_resource() -> Option<&'static Resource> {
+fn budget_resource() -> Option<&'static Resource<'static>> {
     resources::find("policy", "v1", "poddisruptionbudgets")
 }
 
@@ -133,7 +134,7 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
         ..call.target.clone()
     };
     let budget_call = Call {
-        custom: None,
+        row: &Row::BuiltIn(budgets),
         server: call.server,
         target: &target,
         resource: budgets,

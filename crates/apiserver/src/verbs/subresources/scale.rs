@@ -32,7 +32,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
 
 /// The Scale of a workload, or of a custom resource that says where its numbers are.
 fn scale_of(call: &Call<'_>, object: &Value) -> Result<Value> {
-    let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+    let custom = call.custom().and_then(|custom| custom.meaning.scale());
     match custom {
         Some(scale) => custom_scale(scale, object),
         None => Ok(workload_scale(object)),
@@ -160,7 +160,7 @@ fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
 /// The field that holds the number of replicas in a version; none if the version is not known.
 fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
     let is_it = |version: &str| call.resource.api_version(version) == api_version;
-    let Some(custom) = &call.custom else {
+    let Some(custom) = call.custom() else {
         return call.resource.versions.iter().any(|it| is_it(it)).then(|| vec!["spec".into(), "replicas".into()]);
     };
     let (_, meaning) = custom.all().iter().find(|(version, _)| is_it(version))?;
@@ -192,7 +192,7 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>
             return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
         }
         let mut object = old.clone();
-        let custom = call.custom.as_ref().and_then(|custom| custom.meaning.scale());
+        let custom = call.custom().and_then(|custom| custom.meaning.scale());
         if let Some(scale) = custom {
             scale.set_wanted(&mut object, replicas).map_err(Failure::internal)?;
         } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {

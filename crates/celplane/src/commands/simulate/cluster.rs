@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     /// The object as the server would store it.
-    fn admit(&self, resource: &Resource, document: &Value) -> Result<Value> {
+    fn admit(&self, resource: &Resource<'_>, document: &Value) -> Result<Value> {
         let environments = self.environments.as_ref().context("expressions cannot be compiled")?;
         let namespace = document.str_at(&["metadata", "namespace"]).unwrap_or("default");
         let context = Context {
@@ -168,7 +168,7 @@ fn completed(node: Value) -> Result<Value> {
     Ok(Template::new(node)?.node(&name, 0, None, Timestamp { seconds: 0, nanos: 0 }))
 }
 
-fn read(resource: &Resource, document: &Value) -> Result<Value> {
+fn read(resource: &Resource<'_>, document: &Value) -> Result<Value> {
     Ok(admit::read(resource, document, "2000-01-01T00:00:00Z")?.object)
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Made {
 }
 
 /// How pods are admitted.
-pub(super) fn pods() -> Result<&'static Resource> {
+pub(super) fn pods() -> Result<&'static Resource<'static>> {
     registry::resources::find_by_api_version("v1", "Pod").context("pods are not known")
 }
 
