@@ -52,6 +52,7 @@ use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
 use crate::resources::{self, Resource, RuntimeConfig};
+use crate::serving::api_services;
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
@@ -257,7 +258,7 @@ impl Server {
         let seats = options.reads_max.saturating_add(options.writes_max);
         let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
         flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
-        Ok(Arc::new(Self {
+        let server = Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
             refusals: refusals::Refusals::default(),
@@ -275,7 +276,9 @@ impl Server {
             store,
             cache,
             options,
-        }))
+        });
+        api_services::keep(&server);
+        Ok(server)
     }
 
     /// Ends all watches and closes the store.
@@ -375,8 +378,7 @@ impl Server {
         if self.options.logs_requests {
             log_request(&parts, &verb, answer.code, started.elapsed());
         }
-        let wants_protobuf =
-            negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
+        let wants_protobuf = negotiation::wants_protobuf(&parts.headers, answer.code);
         let is_api = parts.uri.path().starts_with("/api");
         let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
         let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
@@ -588,7 +590,11 @@ impl Server {
         if resource.verbs.contains(&verb.name()) {
             warnings::add(warnings::deprecation(resource, target));
         }
-        let accepted = match negotiation::negotiate(&parts.headers) {
+        let accepted = match &custom {
+            Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
+            None => negotiation::negotiate(&parts.headers),
+        };
+        let accepted = match accepted {
             Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
             accepted => accepted?,
         };
