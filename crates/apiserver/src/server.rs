@@ -255,6 +255,14 @@ impl Server {
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
         let metrics = Metrics::new(options.features);
+        let counted = store.clone();
+        metrics.registry().computed(
+            "apiserver_storage_durable_commits",
+            "[ALPHA] How often the store of this process made writes durable since its start: one wait for the disk each.",
+            &[],
+            #[expect(clippy::cast_precision_loss, reason = "a count of commits stays far below 2^52")]
+            move || vec![(Vec::new(), counted.durable_commits() as f64)],
+        );
         let seats = options.reads_max.saturating_add(options.writes_max);
         let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
         flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;

@@ -148,6 +148,7 @@ impl Cluster {
             features: features.into(),
             clock: clock::wall(),
             endpoint: None,
+            tells: None,
         };
         let fleet = Fleet::new(options, Simulation::new(Rules::default()));
         let (stop, stopped) = oneshot::channel();
