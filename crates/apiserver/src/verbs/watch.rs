@@ -364,7 +364,7 @@ impl Watcher {
             _ => {
                 let api_version = resource.api_version(&self.target.version);
                 let mut object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
-                add_internal_zeros(resource, &mut object);
+                add_internal_zeros(&resource, &mut object);
                 let of = resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
 /// Exit code, standard output and standard error of a run, with `input` on standard input.
-pub fn run(arguments: &[&str], input: &str) -> (i32, String, String) {
+pub(crate) fn run(arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_celplane"))
         .args(arguments)
         .current_dir(EXAMPLES)
