@@ -56,7 +56,7 @@ impl Round<'_> {
         old.flat_map(|(_, pods)| pods).any(|pod| !pod.is_terminal())
     }
 
-    fn grow_new(&mut self) -> bool {
+    pub(super) fn grow_new(&mut self) -> bool {
         let Some(new) = self.sets.new.clone() else { return false };
         let (has, wanted) = (size(&new), self.wanted());
         if has == wanted {

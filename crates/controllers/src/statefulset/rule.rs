@@ -219,7 +219,8 @@ impl Round<'_> {
         let is_first = first_unavailable.is_some_and(|it| it.metadata.name == pod.metadata.name);
         let is_available = is_available(pod, self.set.spec.min_ready_seconds, self.seen.now);
         // One that has ended will never serve: to wait for that would be to wait forever.
-        if self.is_ordered && !is_first && !pod.is_terminal() && !(serves && is_available) {
+        let may_go = is_first || pod.is_terminal() || (serves && is_available);
+        if self.is_ordered && !may_go {
             return true;
         }
         self.delete(pod);
