@@ -26,7 +26,7 @@ type Watching = (u64, Value, tokio::task::JoinHandle<Streamed>);
 
 /// What came of a watch.
 #[derive(Default)]
-pub(super) struct Streamed {
+struct Streamed {
     status: u16,
     content_type: String,
     events: Vec<Value>,
@@ -35,7 +35,7 @@ pub(super) struct Streamed {
 }
 
 /// Recorded values and what they are in this run.
-pub(super) type Known = HashMap<String, String>;
+type Known = HashMap<String, String>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
@@ -122,7 +122,7 @@ fn substitute_value(value: &mut Value, key: &str, known: &Known) {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| substitute_value(value, key, known)),
         Value::Array(items) => items.iter_mut().for_each(|value| substitute_value(value, key, known)),
         Value::String(text) if key == "resourceVersion" => {
-            if let Some(real) = known.get(&format!("rv:{text}")) {
+            if let Some(real) = known.get(&format!("rv:{text}")).or_else(|| known.get(&format!("list:{text}"))) {
                 *text = real.clone();
             }
         }
@@ -131,14 +131,16 @@ fn substitute_value(value: &mut Value, key: &str, known: &Known) {
     }
 }
 
-pub(super) fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
+fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
     let recorded = &step["request"];
     let mut path = substitute(recorded["path"].as_str().unwrap(), known);
     if let Some(at) = path.find("resourceVersion=") {
         let start = at + "resourceVersion=".len();
         let end = path[start..].find('&').map_or(path.len(), |end| start + end);
-        if let Some(real) = known.get(&format!("rv:{}", &path[start..end])) {
-            path.replace_range(start..end, real);
+        let version = &path[start..end];
+        let real = known.get(&format!("list:{version}")).or_else(|| known.get(&format!("rv:{version}")));
+        if let Some(real) = real.cloned() {
+            path.replace_range(start..end, &real);
         }
     }
     let path: String = path.chars().map(|it| if it == ' ' { '+' } else { it }).collect();
@@ -186,7 +188,9 @@ fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
             "resourceVersion" => {
                 known.insert(format!("rv:{left}"), right.clone());
             }
-            "listVersion" => drop(known.entry(format!("rv:{left}")).or_insert_with(|| right.clone())),
+            "listVersion" => {
+                known.insert(format!("list:{left}"), right.clone());
+            }
             "uid" | "continue" => {
                 known.insert(left.clone(), right.clone());
             }
@@ -202,7 +206,7 @@ fn learn_events(recorded: &Value, real: &[Value], known: &mut Known) {
     }
 }
 
-pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
+async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
     let recorded = &step["response"];
     let status = response.status().as_u16();
     let headers = response.headers().clone();
@@ -333,7 +337,7 @@ fn short(value: &Value) -> String {
     value.to_string().chars().take(3000).collect()
 }
 
-pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> Streamed {
+async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> Streamed {
     let response = server.handle(request, None).await;
     let status = response.status().as_u16();
     let content_type = response.headers().get("content-type").and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -352,7 +356,7 @@ pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<By
     Streamed { status, content_type, events, is_over }
 }
 
-pub(super) fn compare_events(scenario: &str, step: &Value, streamed: Streamed) -> Outcome {
+fn compare_events(scenario: &str, step: &Value, streamed: Streamed) -> Outcome {
     let Streamed { status, content_type, events: mut real, is_over } = streamed;
     let id = format!("{scenario} {}", step["step"]);
     let recorded = &step["response"];
