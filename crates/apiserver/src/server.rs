@@ -7,14 +7,17 @@ mod backup;
 mod components;
 mod connections;
 mod kubelets;
+mod labels;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
 mod refusals;
+mod routing;
 mod write_timeout;
 
 pub use components::Failures;
 pub use kubelets::{Kubelets, Logs, LogsFailure};
+pub(crate) use labels::verb_name;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -27,12 +30,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::watch;
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::audit::{self, Audit};
 use crate::authorization::{self, Authorizer};
 use crate::custom::rows::Row;
-use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
 use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
@@ -52,6 +54,7 @@ use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
 use crate::resources::{self, Resource, RuntimeConfig};
+use crate::serving::api_services;
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
@@ -265,7 +268,7 @@ impl Server {
         let seats = options.reads_max.saturating_add(options.writes_max);
         let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
         flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
-        Ok(Arc::new(Self {
+        let server = Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
             refusals: refusals::Refusals::default(),
@@ -283,7 +286,9 @@ impl Server {
             store,
             cache,
             options,
-        }))
+        });
+        api_services::keep(&server);
+        Ok(server)
     }
 
     /// Ends all watches and closes the store.
@@ -381,10 +386,9 @@ impl Server {
             followed.answered(&mut answer, self.threads(), decide).await;
         }
         if self.options.logs_requests {
-            log_request(&parts, &verb, answer.code, started.elapsed());
+            labels::log_request(&parts, &verb, answer.code, started.elapsed());
         }
-        let wants_protobuf =
-            negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
+        let wants_protobuf = negotiation::wants_protobuf(&parts.headers, answer.code);
         let is_api = parts.uri.path().starts_with("/api");
         let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
         let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
@@ -596,7 +600,11 @@ impl Server {
         if resource.verbs.contains(&verb.name()) {
             warnings::add(warnings::deprecation(resource, target));
         }
-        let accepted = match negotiation::negotiate(&parts.headers) {
+        let accepted = match &custom {
+            Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
+            None => negotiation::negotiate(&parts.headers),
+        };
+        let accepted = match accepted {
             Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
             accepted => accepted?,
         };
@@ -640,103 +648,10 @@ impl Server {
         warnings::add(warnings);
         answer
     }
-
-    /// The built-in resource that a request is about, if its version is served.
-    fn find_built_in(&self, target: &Target) -> Option<&'static Resource<'static>> {
-        let found = resources::find(&target.group, &target.version, &target.resource);
-        found.filter(|_| self.options.runtime_config.serves(&target.group, &target.version))
-    }
-
-    /// The custom resource that a request is about. A definition that was just written is waited for.
-    async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
-        let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
-        let found = find();
-        if found.is_some() || !target.group.contains('.') {
-            return Ok(found);
-        }
-        self.wait_for_definitions().await?;
-        Ok(find())
-    }
-
-    /// Waits until definitions of custom resources that were written before now are served, or decided about.
-    async fn wait_for_definitions(&self) -> Result<()> {
-        let current = self.store.current_revision().await?;
-        // An error means that the cache is behind; then what it knows counts.
-        let _ = self.cache.reach(current).await;
-        let (group, plural) = custom::DEFINITIONS;
-        if let Some(row) = resources::find(group, "v1", plural) {
-            self.customs.settled(self.cache.resource(&row.prefix()).newest()).await;
-        }
-        Ok(())
-    }
-
-    fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
-        let Some(target) = target else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
-        };
-        let custom = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
-        let row = self.find_built_in(target).map(Row::BuiltIn).or_else(|| custom().map(Row::Custom));
-        let Some(row) = row else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
-        };
-        let resource = row.resource();
-        let verb = match target.verb {
-            Some(Verb::Create) => "POST".to_owned(),
-            Some(Verb::Update) => "PUT".to_owned(),
-            Some(verb) => verb.name().to_uppercase(),
-            None => method_label(method).to_owned(),
-        };
-        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
-            (false, _) => "resource",
-            (true, false) => "namespace",
-            (true, true) => "cluster",
-        };
-        let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
-        Labels {
-            verb,
-            group: target.group.clone(),
-            version: target.version.clone(),
-            resource: resource.plural.to_owned(),
-            subresource: subresource.to_owned(),
-            scope,
-        }
-    }
-
-    /// Waits until everything that was written before now has had its effect on what is served.
-    ///
-    /// # Errors
-    /// Those of the store, as clients see them.
-    pub async fn settle(&self) -> Result<()> {
-        self.wait_for_definitions().await
-    }
 }
 
 fn new_audit_id() -> HeaderValue {
     HeaderValue::from_str(&crate::random::uid()).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// A line for a request, with Kubernetes' keys.
-fn log_request(parts: &http::request::Parts, verb: &str, code: u16, latency: Duration) {
-    let text = |name: http::HeaderName| {
-        parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
-    };
-    let source = parts.extensions.get().map(|audit::Peer(address)| address.to_string()).unwrap_or_default();
-    info!(
-        verb = verb.to_uppercase(),
-        URI = parts.uri.path_and_query().map_or("/", |it| it.as_str()),
-        ?latency,
-        userAgent = %text(http::header::USER_AGENT),
-        auditID = %text(audit::AUDIT_ID),
-        srcIP = source,
-        resp = code,
-        "HTTP"
-    );
-}
-
-/// The verb of a request, as rules name it.
-pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
-    let verb = target.and_then(|target| target.verb);
-    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }
 
 /// The answer to whom there is no seat for.
@@ -767,22 +682,6 @@ where
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => too_large(),
         Err(error) => Err(Failure::bad_request(format!("the body cannot be read: {error}"))),
-    }
-}
-
-/// Methods as metrics name them. Clients invent others without end; all of those are one.
-fn method_label(method: &http::Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "OPTIONS" => "OPTIONS",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "CONNECT" => "CONNECT",
-        "TRACE" => "TRACE",
-        _ => "other",
     }
 }
 

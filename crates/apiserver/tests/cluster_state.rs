@@ -195,3 +195,35 @@ async fn slices_of_endpoints_count_their_changes() {
         assert_eq!((code, &answer["metadata"]["generation"]), (200, &json!(generation)), "{patch}");
     }
 }
+
+#[tokio::test]
+async fn groups_of_custom_resources_are_services_while_they_are_defined() {
+    let cluster = Cluster::start().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let names = json!({"plural": "widgets", "kind": "Widget"});
+    let versions = json!([version("v1", true), version("v1beta1", false)]);
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
+    cluster.make(definitions, json!({"metadata": {"name": "widgets.example.com"}, "spec": spec})).await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let path = format!("{services}/v1.example.com");
+    let is_there = |it: &Value| it["kind"] == "APIService";
+    let is_gone = |it: &Value| it["reason"] == "NotFound";
+    let service = eventually(&cluster, &path, is_there).await;
+    let wanted = json!({"group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100});
+    assert_eq!(service["spec"], wanted);
+    assert_eq!(service["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "true"}));
+    assert_eq!(service["status"]["conditions"][0]["reason"], "Local");
+    eventually(&cluster, &format!("{services}/v1beta1.example.com"), is_there).await;
+    // A version that is served no longer takes its object with it; one that someone deletes comes back.
+    let patch = json!({"spec": {"versions": [version("v1", true)]}});
+    let path_of_definition = format!("{definitions}/widgets.example.com");
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &path_of_definition, patch).await;
+    assert_eq!(code, 200, "{answer}");
+    eventually(&cluster, &format!("{services}/v1beta1.example.com"), is_gone).await;
+    let uid = service["metadata"]["uid"].clone();
+    assert_eq!(cluster.ask(&admin(), "DELETE", &path, Value::Null).await.0, 200);
+    eventually(&cluster, &path, |it| is_there(it) && it["metadata"]["uid"] != uid).await;
+    assert_eq!(cluster.ask(&admin(), "DELETE", &path_of_definition, Value::Null).await.0, 200);
+    eventually(&cluster, &path, is_gone).await;
+}

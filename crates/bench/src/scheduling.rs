@@ -1,9 +1,12 @@
 //! Workloads of the scheduler: how many pods per second, how fast, and at what cost?
 //!
 //! [`workload`] reads them from YAML, after the pattern of Kubernetes' scheduler_perf; [`core`] plays them on the core
-//! alone, [`whole`] on API server, durable store and scheduler in one process.
+//! alone, [`whole`] on API server, durable store and scheduler in one process, or on a control plane that runs already;
+//! [`stages`] says where the time goes, [`soak`] whether memory grows.
 
 pub mod core;
+pub mod soak;
+pub mod stages;
 pub mod whole;
 pub mod workload;
 

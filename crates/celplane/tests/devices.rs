@@ -1,5 +1,7 @@
 //! Devices as users see them: the stories of KEP-5254 with `kubectl` on simulated nodes, what goes wrong, and its gate.
 
+mod upstream;
+
 use crate::cluster::Cluster;
 use crate::first_light::until;
 
@@ -261,6 +263,14 @@ fn a_taint_by_rule_keeps_pods_away_and_sends_them_away() {
     cluster.apply(&rule("hard", "mla-1", "NoExecute"));
     until(&cluster, &["get", "pods", "-o", "name"], |text| text.trim() == "pod/two");
     says(&cluster, "one", "Marking for deletion");
+    // The rule says how far it is; and one without effect, what it would do.
+    let status = "jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}";
+    let done = |text: &str| text == "Completed: 1 pod evicted since starting the controller.";
+    until(&cluster, &["get", "devicetaintrule", "hard", "-o", status], done);
+    cluster.apply(&rule("trial", "mla-5", "None"));
+    let expected =
+        "NoEffect: 1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if";
+    until(&cluster, &["get", "devicetaintrule", "trial", "-o", status], |text| text.starts_with(expected));
 }
 
 /// Runs a tool on files.

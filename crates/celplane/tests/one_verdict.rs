@@ -1,4 +1,4 @@
-//! One table of tolerations through all who ask: three scheduler plugins and their queueing hints, daemon sets, taint
+//! One table of tolerations through all who ask: filters, scores, preemption and queueing hints of the scheduler, daemon sets, taint
 //! eviction and the node agent say what `matching` says.
 
 mod scheduler;
@@ -71,6 +71,11 @@ fn all_consumers_give_the_verdict_of_matching() {
             assert_eq!(scheduler::tolerates(&tolerations, &taint, features), tolerated, "the scheduler with {what}");
             let spreads = scheduler::spreads_to(&tolerations, &taint, features);
             assert_eq!(spreads, tolerated, "spreading with {what}");
+            let makes_room = scheduler::makes_room(&tolerations, &taint, features);
+            assert_eq!(makes_room, tolerated, "preemption with {what}");
+            let soft = Taint { effect: "PreferNoSchedule".into(), ..taint.clone() };
+            let likes = scheduler::likes(&tolerations, &soft, features);
+            assert_eq!(likes, verdicts.tolerate(&soft), "scores with {what}");
 
             let spec = PodSpec { tolerations: tolerations.clone(), ..PodSpec::default() };
             let placement = Demand::new(&spec, &cache, &features).placement(&matching::Node::new(&node, &sets));

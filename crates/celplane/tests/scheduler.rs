@@ -1,5 +1,7 @@
 //! The scheduler against a running API server: the tests that the proposals name, with their gates open and closed.
 
+mod faults;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +49,16 @@ impl Plane {
     }
 
     async fn start_with(store: Arc<dyn Store>, gates: Features, of_scheduler: Features, configuration: &str) -> Self {
+        Self::start_limited(store, gates, of_scheduler, configuration, dra::Budget::COST_LIMIT).await
+    }
+
+    async fn start_limited(
+        store: Arc<dyn Store>,
+        gates: Features,
+        of_scheduler: Features,
+        configuration: &str,
+        device_cost_limit: u64,
+    ) -> Self {
         let server = Server::start(store, Options { features: gates, ..Options::default() }).await.unwrap();
         let connect = |name: &str, groups: &[&str], component: &str| {
             let user = User::authenticated(name, groups);
@@ -67,7 +79,7 @@ impl Plane {
             shutdown,
             leadership: Leadership::uncontested(),
             seed: 1,
-            device_cost_limit: dra::Budget::COST_LIMIT,
+            device_cost_limit,
             configuration,
             profiler: Default::default(),
         }));
@@ -409,6 +421,9 @@ profiles:
     let said = plane.place("added", "{schedulerName: added, tolerations: [{operator: Exists}]}").await.unwrap_err();
     assert!(said.contains("didn't match scheduler-enforced node affinity"), "{said}");
     plane.event("careless", "Scheduled").await;
+    // Another taint helps nobody, and is asked about.
+    let taint = yaml("spec: {taints: [{key: other, effect: NoSchedule}]}");
+    plane.admin.documents(NODES).patch("", "tainted", "", client::objects::Patch::Merge, &taint).await.unwrap();
 
     let started = Instant::now();
     loop {
@@ -421,6 +436,14 @@ profiles:
             "scheduler_queue_incoming_pods_total{queue=\"active\",event=\"UnscheduledPodAdd\"} 3",
             "scheduler_framework_extension_point_duration_seconds_count{extension_point=\"Filter\",status=\"Unschedulable\",profile=\"default-scheduler\"} 1",
             "scheduler_cache_size{type=\"nodes\"} 1",
+            "scheduler_queued_entities{queue=\"unschedulable\",type=\"pod\"} 2",
+            "scheduler_queue_incoming_entities_total{queue=\"active\",event=\"UnscheduledPodAdd\",type=\"pod\"} 3",
+            "scheduler_goroutines{operation=\"binding\"} 0",
+            "scheduler_async_api_call_execution_total{call_type=\"pod_binding\",result=\"success\"} 1",
+            "scheduler_async_api_call_execution_total{call_type=\"pod_status_patch\",result=\"success\"} 2",
+            "scheduler_pending_async_api_calls{call_type=\"pod_binding\"} 0",
+            "scheduler_event_handling_duration_seconds_count{event=\"AssignedPodAdd\"} 1",
+            "scheduler_queueing_hint_execution_duration_seconds_count{plugin=\"TaintToleration\",event=\"NodeUpdateNodeTaint\",hint=\"QueueSkip\"} 1",
         ];
         let missing: Vec<&&str> = shown.iter().filter(|line| !text.contains(**line)).collect();
         if missing.is_empty() {

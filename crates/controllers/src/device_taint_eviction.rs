@@ -1,9 +1,13 @@
 //! Device taint eviction: pods go whose devices have a `NoExecute` taint that their claim does not tolerate, or no longer.
 //!
 //! Taints come with the device, or by a DeviceTaintRule. When that is, is decided in `dra`; how a pod goes is shared with
-//! taints of nodes. Follows Kubernetes' `pkg/controller/devicetainteviction`.
+//! taints of nodes. The status of a rule says how far that is; `condition` has the words. Follows Kubernetes'
+//! `pkg/controller/devicetainteviction`.
 
-use std::sync::Arc;
+mod condition;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::core::v1::{ObjectReference, Pod};
@@ -13,8 +17,10 @@ use api::time::Timestamp;
 use client::controller::{Controller, Next};
 use client::events::Severity;
 use client::informer::{Informer, Key};
+use client::resources::Served as _;
 use dra::taints;
 
+use self::condition::{Counts, EVICTION_IN_PROGRESS, PERIOD};
 use crate::executor::{Executor, Failure};
 use crate::manager::{Context, now};
 use crate::taint_eviction::evict::{Why, evict};
@@ -32,6 +38,26 @@ struct Evictions {
     slices: Informer<ResourceSlice>,
     rules: Informer<DeviceTaintRule>,
     executor: Executor,
+    /// The pods that rules have sent away, by uids: a pod may be looked at again before it is seen to go.
+    evicted: Mutex<HashMap<Text, BTreeSet<Text>>>,
+}
+
+/// What there is to reconcile.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Item {
+    /// Whose users may have to go.
+    Claim(Key),
+    /// Whose status says how far that is.
+    Rule(Text),
+}
+
+impl std::fmt::Display for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Item::Claim(key) => write!(f, "claim:{key}"),
+            Item::Rule(name) => write!(f, "rule:{name}"),
+        }
+    }
 }
 
 /// Runs the controller until the end is asked for.
@@ -41,30 +67,49 @@ pub async fn run(context: Context) {
     let (slices, rules) = (informers.all::<ResourceSlice>(), informers.all::<DeviceTaintRule>());
     claims.store().add_index(BY_POOL, |claim| results(claim).map(|it| pool(&it.driver, &it.pool)).collect());
     slices.store().add_index(BY_POOL, |slice| vec![pool(&slice.spec.driver, &slice.spec.pool.name)]);
-    let (of_slice, of_rule) = (claims.clone(), claims.clone());
-    let key = |claim: &ResourceClaim| crate::edit::key(&claim.metadata);
+    let (of_slice, of_rule, known_rules) = (claims.clone(), claims.clone(), rules.clone());
+    let key = |claim: &ResourceClaim| Item::Claim(crate::edit::key(&claim.metadata));
     let runner = Controller::new(NAME, &context.runtime)
-        .watch(&claims, move |claim: &ResourceClaim| Some(key(claim)))
+        .watch(&claims, move |claim: &ResourceClaim| {
+            let rules = known_rules.store().list();
+            let about = rules.iter().filter(|rule| concerns(rule, claim));
+            let about = about.map(|rule| Item::Rule(rule.metadata.name.clone()));
+            about.chain([key(claim)]).collect::<Vec<_>>()
+        })
         .watch(&slices, move |slice: &ResourceSlice| {
             let users = of_slice.store().by_index(BY_POOL, &pool(&slice.spec.driver, &slice.spec.pool.name));
             users.iter().map(|claim| key(claim)).collect::<Vec<_>>()
         })
         .watch(&rules, move |rule: &DeviceTaintRule| {
-            let selected = |claim: &ResourceClaim| {
-                results(claim).any(|it| taints::selects(rule, &it.driver, &it.pool, &it.device))
-            };
             let all = of_rule.store().list();
-            all.iter().filter(|claim| selected(claim)).map(|claim| key(claim)).collect::<Vec<_>>()
+            let selected = all.iter().filter(|claim| concerns(rule, claim)).map(|claim| key(claim));
+            selected.chain([Item::Rule(rule.metadata.name.clone())]).collect::<Vec<_>>()
         })
         .workers(4);
     let executor = Executor::new(NAME, context.client.clone(), context.refusals.clone());
-    let evictions = Arc::new(Evictions { pods, claims, slices, rules, executor });
+    let evictions = Arc::new(Evictions { pods, claims, slices, rules, executor, evicted: Mutex::default() });
     runner
-        .run(move |key: Key| {
+        .run(move |item: Item| {
             let evictions = evictions.clone();
-            async move { evictions.reconcile(&key).await }
+            async move {
+                match item {
+                    Item::Claim(key) => evictions.reconcile(&key).await,
+                    Item::Rule(name) => evictions.tell_status(&name).await,
+                }
+            }
         })
         .await;
+}
+
+/// Whether a rule selects a device that a claim has.
+fn concerns(rule: &DeviceTaintRule, claim: &ResourceClaim) -> bool {
+    results(claim).any(|it| taints::selects(rule, &it.driver, &it.pool, &it.device))
+}
+
+/// When a rule sends the users of a claim away; nothing if it does not.
+fn sends_away(rule: &DeviceTaintRule, claim: &ResourceClaim, now: Timestamp) -> Option<Timestamp> {
+    let selected = results(claim).filter(|it| taints::selects(rule, &it.driver, &it.pool, &it.device));
+    selected.filter_map(|it| taints::evicts_at(&rule.spec.taint, &it.tolerations, now)).min()
 }
 
 fn pool(driver: &str, pool: &str) -> Text {
@@ -85,15 +130,111 @@ impl Evictions {
         if at > now {
             return Ok(Next::After(now.until(at).max(Duration::from_millis(1))));
         }
-        for user in claim.status.reserved_for.iter().filter(|user| user.resource == "pods") {
-            let Some(pod) = self.pods.store().get(&key.namespace, &user.name) else { continue };
-            let is_it = pod.metadata.uid == user.uid && !pod.metadata.is_deleting() && !pod.is_terminal();
-            if is_it && !pod.spec.node_name.is_empty() {
-                self.tell(&pod);
-                evict(&self.executor, &pod, now, &WHY).await?;
+        for pod in self.users(&claim) {
+            self.tell(&pod);
+            evict(&self.executor, &pod, now, &WHY).await?;
+            let because = rules.iter().filter(|rule| sends_away(rule, &claim, now).is_some_and(|at| at <= now));
+            let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+            for rule in because {
+                evicted.entry(rule.metadata.uid.clone()).or_default().insert(pod.metadata.uid.clone());
             }
         }
         Ok(Next::Done)
+    }
+
+    /// The pods on nodes that use a claim and are not on their way out.
+    fn users(&self, claim: &ResourceClaim) -> Vec<Arc<Pod>> {
+        let users = claim.status.reserved_for.iter().filter(|user| user.resource == "pods");
+        let pods = users.filter_map(|user| {
+            let pod = self.pods.store().get(&claim.metadata.namespace, &user.name)?;
+            let is_it = pod.metadata.uid == user.uid && !pod.metadata.is_deleting() && !pod.is_terminal();
+            (is_it && !pod.spec.node_name.is_empty()).then_some(pod)
+        });
+        pods.collect()
+    }
+
+    /// Says in a rule's status how far its evictions are, not too often.
+    async fn tell_status(&self, name: &str) -> Result<Next, Failure> {
+        let Some(rule) = self.rules.store().get("", name) else {
+            let rules = self.rules.store().list();
+            let is_known = |uid: &Text| rules.iter().any(|rule| rule.metadata.uid == *uid);
+            self.evicted.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_known(uid));
+            return Ok(Next::Done);
+        };
+        let now = now();
+        let known = rule.status.conditions.iter().find(|it| it.condition_type == EVICTION_IN_PROGRESS);
+        if let Some(known) = known
+            && known.observed_generation == rule.metadata.generation
+            && let Some(told) = known.last_transition_time
+        {
+            let next = told.plus(PERIOD);
+            if next > now {
+                return Ok(Next::After(now.until(next).max(Duration::from_millis(1))));
+            }
+        }
+        let said = condition::of(&rule.spec.taint.effect, &self.count(&rule, now));
+        let is_told = known.is_some_and(|known| {
+            known.observed_generation == rule.metadata.generation
+                && (known.status.as_str(), known.reason.as_str(), known.message.as_str())
+                    == (said.status, said.reason, said.message.as_str())
+        });
+        if is_told {
+            return Ok(Next::Done);
+        }
+        let (uid, generation) = (rule.metadata.uid.clone(), rule.metadata.generation);
+        let at = api::json::to_value(&now).unwrap_or_default();
+        let fields = api::json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name, "uid": uid},
+            "status": {"conditions": [{
+                "type": EVICTION_IN_PROGRESS, "status": (said.status), "reason": (said.reason), "message": (said.message),
+                "observedGeneration": generation, "lastTransitionTime": at,
+            }]},
+        });
+        let rules = self.executor.client().documents(DeviceTaintRule::RESOURCE);
+        match rules.apply("", name, "status", &fields, NAME, true).await {
+            // Gone meanwhile, or another by now.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Next::Done),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(Next::Done),
+        }
+    }
+
+    /// What a rule is about.
+    fn count(&self, rule: &DeviceTaintRule, now: Timestamp) -> Counts {
+        let mut counts = Counts::default();
+        let mut rule_that_evicts = rule.clone();
+        // What would be, if it had this effect.
+        if rule.spec.taint.effect == "None" {
+            rule_that_evicts.spec.taint.effect = "NoExecute".into();
+        }
+        let (mut pods, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
+        for claim in self.claims.store().list() {
+            let selected = results(&claim).filter(|it| taints::selects(rule, &it.driver, &it.pool, &it.device));
+            counts.allocated = counts.allocated.saturating_add(selected.count());
+            if sends_away(&rule_that_evicts, &claim, now).is_some() {
+                for pod in self.users(&claim) {
+                    pods.insert(pod.metadata.uid.clone());
+                    namespaces.insert(pod.metadata.namespace.clone());
+                }
+            }
+        }
+        (counts.pending, counts.namespaces) = (pods.len(), namespaces.len());
+        let mut newest: HashMap<Text, i64> = HashMap::new();
+        let slices = self.slices.store().list();
+        for slice in &slices {
+            let known = newest.entry(pool(&slice.spec.driver, &slice.spec.pool.name)).or_default();
+            *known = (*known).max(slice.spec.pool.generation);
+        }
+        for slice in slices.iter().map(|slice| &slice.spec) {
+            if newest.get(&pool(&slice.driver, &slice.pool.name)) == Some(&slice.pool.generation) {
+                let selected =
+                    slice.devices.iter().filter(|it| taints::selects(rule, &slice.driver, &slice.pool.name, &it.name));
+                counts.published = counts.published.saturating_add(selected.count());
+            }
+        }
+        let evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.evicted = evicted.get(&rule.metadata.uid).map_or(0, BTreeSet::len);
+        counts
     }
 
     /// When each taint of a device sends its users away.

@@ -42,6 +42,8 @@ const MAX_RESERVED: usize = 256;
 const COMPONENT: &str = "resource_claim";
 /// Who owns the pod's status of claims.
 const MANAGER: &str = "ResourceClaimController";
+/// The index of claims by the pod that they were made for.
+const BY_OWNER: &str = "owner";
 /// A template that a gate forbids is looked at again after this time, though nothing has changed.
 const AFTER_GATE: Duration = Duration::from_secs(300);
 
@@ -93,7 +95,9 @@ pub async fn run(context: Context) {
     let claims = informers.all::<Document<ResourceClaim>>();
     let templates = informers.all::<Document<ResourceClaimTemplate>>();
     pods.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
-    claims.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
+    claims
+        .store()
+        .add_index(BY_OWNER, |it| it.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect());
     let executor = Executor::new(COMPONENT, context.client.clone(), context.refusals.clone());
     executor.expectations().follow(&claims, &ResourceClaim::RESOURCE.plural);
     executor.expectations().follow(&pods, &Pod::RESOURCE.plural);
@@ -163,7 +167,7 @@ impl Claims {
         if !self.executor.settled(&key) {
             return Ok(Next::After(UNSETTLED));
         }
-        let near = self.claims.store().by_index(BY_NAMESPACE, &key.namespace);
+        let near = self.claims.store().by_index(BY_OWNER, &pod.metadata.uid);
         let mut told: Vec<(Text, Text)> = Vec::new();
         for wanted in &pod.spec.resource_claims {
             let views = near.iter().map(|claim| &***claim);

@@ -10,11 +10,14 @@ use api::resource::v1::{AllocationResult, DeviceRequestAllocationResult};
 
 use crate::capacity::Amounts;
 use crate::device::DeviceId;
+use crate::pools::NodePools;
 
 /// Which devices are taken.
 #[derive(Debug, Clone, Default)]
 pub struct AllocatedState {
     pools: HashMap<(Text, Text), PoolUse>,
+    /// How often something was taken or given back.
+    changes: u64,
 }
 
 /// What is taken of a pool.
@@ -24,6 +27,8 @@ pub(crate) struct PoolUse {
     dedicated: HashMap<Text, usize>,
     /// Devices that are shared, by share.
     shared: HashMap<Text, BTreeMap<Text, Amounts>>,
+    /// The last change; never 0.
+    version: u64,
 }
 
 impl AllocatedState {
@@ -35,8 +40,10 @@ impl AllocatedState {
 
     /// Takes what an allocation has.
     pub fn add(&mut self, allocation: &AllocationResult) {
+        self.changes = self.changes.wrapping_add(1);
         for result in allocation.devices.results.iter().filter(|it| counts(it)) {
             let pool = self.pools.entry((result.driver.clone(), result.pool.clone())).or_default();
+            pool.version = self.changes;
             match &result.share_id {
                 Some(share) => {
                     let shares = pool.shared.entry(result.device.clone()).or_default();
@@ -52,9 +59,11 @@ impl AllocatedState {
 
     /// Gives back what an allocation had.
     pub fn remove(&mut self, allocation: &AllocationResult) {
+        self.changes = self.changes.wrapping_add(1);
         for result in allocation.devices.results.iter().filter(|it| counts(it)) {
             let key = (result.driver.clone(), result.pool.clone());
             let Some(pool) = self.pools.get_mut(&key) else { continue };
+            pool.version = self.changes;
             match &result.share_id {
                 Some(share) => {
                     if let Some(shares) = pool.shared.get_mut(&result.device) {
@@ -82,6 +91,18 @@ impl AllocatedState {
     /// What is taken of a pool; nothing if nothing is.
     pub(crate) fn pool(&self, driver: &Text, pool: &Text) -> Option<&PoolUse> {
         if self.pools.is_empty() { None } else { self.pools.get(&(driver.clone(), pool.clone())) }
+    }
+
+    /// Changes with what is taken of a pool; 0 as long as nothing is.
+    pub(crate) fn version(&self, driver: &Text, pool: &Text) -> u64 {
+        self.pool(driver, pool).map_or(0, |pool| pool.version)
+    }
+
+    /// What is taken of what a node can use.
+    pub(crate) fn of(&self, node: &NodePools) -> AllocatedState {
+        let keys = node.pools.iter().map(|(_, pool)| (pool.driver.clone(), pool.name.clone()));
+        let pools = keys.filter_map(|key| Some((key.clone(), self.pools.get(&key)?.clone()))).collect();
+        AllocatedState { pools, changes: self.changes }
     }
 
     /// Whether somebody has the device alone.

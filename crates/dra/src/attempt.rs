@@ -1,22 +1,23 @@
 //! One attempt to place a pod: its claims, asked about one node after the other.
 //!
-//! Nodes that look alike share one search, and all searches share one budget.
+//! Nodes that look alike share one search, also with attempts before, and all searches share one budget. A search for which
+//! the budget has no patience is deferred.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::json::Text;
 use api::resource::v1::AllocationResult;
 
+pub use crate::answers::Found;
+use crate::answers::SearchKey;
 use crate::claims::Claims;
 use crate::constraints::pruning::Pruning;
+use crate::deferred::{self, Deferred};
 use crate::error::Error;
-use crate::ids::CandidateId;
-use crate::inventory::{Inventory, Shaped};
+use crate::inventory::Inventory;
 use crate::narration::Narration;
 use crate::pools::Target;
-use crate::search::{Budget, Effort, Pick, Search, Solution};
-use crate::shape;
+use crate::search::{Budget, Effort, Pick};
 
 /// How many alternatives a request can have.
 const ALTERNATIVES_MAX: i64 = 8;
@@ -27,29 +28,13 @@ pub type NewPruning<'p> = &'p dyn Fn() -> Box<dyn Pruning>;
 /// One attempt to place a pod.
 pub struct Attempt<'a> {
     inventory: &'a Inventory,
-    claims: Claims,
+    claims: Arc<Claims>,
+    question: u64,
     budget: Budget<'a>,
     pruning: Option<NewPruning<'a>>,
-    /// By what can be used, and what of it is taken.
-    answers: HashMap<(u64, String), Answer>,
     effort: Effort,
     searches: u64,
-}
-
-/// What a search came to, without names of nodes and pools.
-#[derive(Debug, Clone)]
-enum Answer {
-    Found(Arc<Solution>),
-    Nothing,
-    /// An error about the node; on which devices.
-    Fails(Error, Vec<CandidateId>),
-}
-
-/// Devices for all claims on a node.
-#[derive(Debug, Clone)]
-pub struct Found {
-    shaped: Shaped,
-    solution: Arc<Solution>,
+    deferred: Option<Deferred>,
 }
 
 impl std::fmt::Debug for Attempt<'_> {
@@ -64,7 +49,10 @@ impl std::fmt::Debug for Attempt<'_> {
 impl<'a> Attempt<'a> {
     /// An attempt for these claims.
     pub fn new(inventory: &'a Inventory, claims: Claims, budget: Budget<'a>, pruning: Option<NewPruning<'a>>) -> Self {
-        Attempt { inventory, claims, budget, pruning, answers: HashMap::new(), effort: Effort::default(), searches: 0 }
+        // Every step is told to who wants to know, so that nothing is remembered of attempts before.
+        let question = if budget.narration.is_some() { inventory.new_question() } else { inventory.question(&claims) };
+        let (claims, effort) = (Arc::new(claims), Effort::default());
+        Attempt { inventory, claims, question, budget, pruning, effort, searches: 0, deferred: None }
     }
 
     /// The same with another limit on what expressions over sets may cost altogether.
@@ -77,29 +65,34 @@ impl<'a> Attempt<'a> {
     /// Devices for all claims on a node; nothing if there are none.
     ///
     /// # Errors
-    /// [`Error::is_about_node`]: other nodes are worth a try. Otherwise the attempt is over.
+    /// [`Error::is_about_node`]: other nodes are worth a try. Otherwise the attempt is over; with
+    /// [`Error::OutOfPatience`], until [`take_deferred`](Self::take_deferred) has been carried out.
     pub fn ask(&mut self, target: Target<'_>) -> Result<Option<Found>, Error> {
         let shaped = self.inventory.shaped(target)?;
-        let state = self.inventory.allocated();
-        let key = (shaped.number, shape::taken(&shaped.pools, state));
-        if let Some(answer) = self.answers.get(&key) {
-            return answer.on(&shaped);
+        let key = SearchKey { question: self.question, usable: shaped.number, taken: shaped.taken };
+        if let Some(answer) = self.inventory.answer(&key) {
+            return answer.on(&shaped, &self.claims);
         }
         let mut pruning = self.pruning.map(|new| new());
         let pruning = pruning.as_deref_mut().map(|it| it as &mut dyn Pruning);
-        let search = Search::new(&shaped.pools, state, &self.claims, &mut self.budget, pruning);
-        let (result, failed_set, effort) = search.run_to_failure();
+        let state = self.inventory.allocated();
+        let (answer, effort) = deferred::answer(&shaped.pools, state, &self.claims, &mut self.budget, pruning);
         self.searches = self.searches.saturating_add(1);
         self.effort = self.effort.and(effort);
-        let answer = match result {
-            Ok(Some(solution)) => Answer::Found(Arc::new(solution)),
-            Ok(None) => Answer::Nothing,
-            Err(error) if error.is_about_node() => Answer::Fails(error, failed_set),
-            Err(error) => return Err(error),
-        };
-        let on_node = answer.on(&shaped);
-        self.answers.insert(key, answer);
+        let answer = answer.inspect_err(|error| {
+            if matches!(error, Error::OutOfPatience) {
+                let (pools, claims) = (shaped.pools.clone(), self.claims.clone());
+                self.deferred = Some(Deferred { key, state: state.of(&pools), pools, claims });
+            }
+        })?;
+        let on_node = answer.on(&shaped, &self.claims);
+        self.inventory.remember(key, answer);
         on_node
+    }
+
+    /// The search that ended because nobody waits for it here.
+    pub fn take_deferred(&mut self) -> Option<Deferred> {
+        self.deferred.take()
     }
 
     /// An allocation for each claim. `share_id` makes ids of shares.
@@ -165,24 +158,6 @@ impl<'a> Attempt<'a> {
     #[must_use]
     pub fn searches(&self) -> u64 {
         self.searches
-    }
-}
-
-impl Answer {
-    /// The answer in the names of a node of this shape.
-    fn on(&self, shaped: &Shaped) -> Result<Option<Found>, Error> {
-        match self {
-            Answer::Found(solution) => Ok(Some(Found { shaped: shaped.clone(), solution: solution.clone() })),
-            Answer::Nothing => Ok(None),
-            Answer::Fails(Error::ConstraintFails { claim, index, error, .. }, set) => Err(Error::ConstraintFails {
-                node: shaped.pools.node.to_string(),
-                claim: claim.clone(),
-                index: *index,
-                devices: shaped.pools.few_names(set),
-                error: error.clone(),
-            }),
-            Answer::Fails(error, _) => Err(error.clone()),
-        }
     }
 }
 

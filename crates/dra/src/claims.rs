@@ -4,6 +4,7 @@
 //! claims, and some show only on a node.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::json::Text;
@@ -112,6 +113,19 @@ impl Claims {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.len() == 0
+    }
+
+    /// All that is asked for, as text, without names of claims: equal texts, equal searches.
+    pub(crate) fn question(&self) -> String {
+        let mut text = String::new();
+        for (_, claim) in self.claims.iter() {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "{:?};", claim.source.spec.devices);
+        }
+        for (_, ask) in self.asks.iter() {
+            let _ = write!(text, "{:?};", ask.class.as_ref().map(|class| &class.spec));
+        }
+        text
     }
 
     /// Some claim has a constraint over the set of its devices.

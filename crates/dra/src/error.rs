@@ -128,6 +128,9 @@ pub enum Error {
         /// What they may cost.
         limit: u64,
     },
+    /// The search takes longer than its attempt can wait.
+    #[error("the search for devices goes on elsewhere")]
+    OutOfPatience,
     /// The caller wants no answer any more.
     #[error("filter operation aborted: {0}")]
     Interrupted(String),

@@ -12,7 +12,10 @@ use matching::Matcher;
 use matching::node::Labels;
 
 use crate::allocated::AllocatedState;
+use crate::answers::{Answer, Answers, Numbers, SearchKey};
 use crate::catalog::Catalog;
+use crate::claims::Claims;
+use crate::deferred::Searched;
 use crate::error::Error;
 use crate::features::Features;
 use crate::pools::{NodePools, Target};
@@ -27,6 +30,7 @@ pub struct Inventory {
     claims: HashMap<Text, Allocation>,
     features: Features,
     gathered: Mutex<Gathered>,
+    answers: Mutex<Answers>,
 }
 
 /// What is known about a claim.
@@ -41,9 +45,8 @@ struct Allocation {
 #[derive(Debug, Default)]
 struct Gathered {
     nodes: HashMap<Text, Kept>,
-    /// Shapes by number; numbers are never given twice.
-    shapes: HashMap<String, u64>,
-    last_shape: u64,
+    usable: Numbers,
+    taken: Numbers,
 }
 
 /// What can be used from a node, and of which state of the world that was told.
@@ -51,14 +54,19 @@ struct Gathered {
 struct Kept {
     version: (u64, u64),
     labels: Labels,
+    /// Of what is taken, by pool.
+    taken_versions: Vec<u64>,
     shaped: Shaped,
 }
 
-/// What can be used from a node, and the number of nodes' shapes like this one.
+/// What can be used from a node, and numbers that nodes share that look alike.
 #[derive(Debug, Clone)]
 pub(crate) struct Shaped {
     pub(crate) pools: Arc<NodePools>,
+    /// Of what can be used.
     pub(crate) number: u64,
+    /// Of what is taken of it.
+    pub(crate) taken: u64,
 }
 
 impl Inventory {
@@ -71,6 +79,7 @@ impl Inventory {
             claims: HashMap::new(),
             features,
             gathered: Mutex::default(),
+            answers: Mutex::default(),
         }
     }
 
@@ -166,39 +175,61 @@ impl Inventory {
     pub(crate) fn shaped(&self, target: Target<'_>) -> Result<Shaped, Error> {
         let version = self.catalog.version_for(&target.node.name);
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = gathered.nodes.get(&target.node.name)
+        let Gathered { nodes, usable, taken } = &mut *gathered;
+        if let Some(kept) = nodes.get_mut(&target.node.name)
             && kept.version == version
             && kept.shaped.pools.optional_node_operations == target.optional_node_operations
             && (self.catalog.is_all_local() || kept.labels == target.node.labels)
         {
+            if !self.taken_versions(&kept.shaped.pools).eq(kept.taken_versions.iter().copied()) {
+                kept.shaped.taken = taken.of(shape::taken(&kept.shaped.pools, &self.allocated));
+                kept.taken_versions = self.taken_versions(&kept.shaped.pools).collect();
+            }
             return Ok(kept.shaped.clone());
         }
         let pools = Arc::new(self.catalog.pools(target, &self.features)?);
-        let number = gathered.number(shape::usable(&pools));
-        let shaped = Shaped { pools, number };
-        let kept = Kept { version, labels: target.node.labels.clone(), shaped: shaped.clone() };
-        gathered.nodes.insert(target.node.name.clone(), kept);
+        let number = usable.of(shape::usable(&pools));
+        let taken = taken.of(shape::taken(&pools, &self.allocated));
+        let taken_versions = self.taken_versions(&pools).collect();
+        let shaped = Shaped { pools, number, taken };
+        let labels = target.node.labels.clone();
+        nodes.insert(target.node.name.clone(), Kept { version, labels, taken_versions, shaped: shaped.clone() });
         Ok(shaped)
+    }
+
+    fn taken_versions<'p>(&'p self, pools: &'p NodePools) -> impl Iterator<Item = u64> + 'p {
+        pools.pools.iter().map(|(_, pool)| self.allocated.version(&pool.driver, &pool.name))
+    }
+
+    /// The number of what claims ask for.
+    pub(crate) fn question(&self, claims: &Claims) -> u64 {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).question(claims)
+    }
+
+    /// The number of a question that nobody has asked.
+    pub(crate) fn new_question(&self) -> u64 {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).new_question()
+    }
+
+    /// What a search came to before.
+    pub(crate) fn answer(&self, key: &SearchKey) -> Option<Answer> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    pub(crate) fn remember(&self, key: SearchKey, answer: Answer) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).remember(key, answer);
+    }
+
+    /// What a search that was deferred came to.
+    pub fn learn(&mut self, searched: &Searched) {
+        if let Ok(answer) = &searched.answer {
+            self.remember(searched.key, answer.clone());
+        }
     }
 }
 
 impl Allocation {
     fn effective(&self) -> Option<&Arc<AllocationResult>> {
         self.assumed.as_ref().or(self.seen.as_ref())
-    }
-}
-
-impl Gathered {
-    fn number(&mut self, shape: String) -> u64 {
-        if let Some(number) = self.shapes.get(&shape) {
-            return *number;
-        }
-        self.last_shape = self.last_shape.wrapping_add(1);
-        // Shapes that nodes have lost are not looked for: a forgotten one only costs a search.
-        if self.shapes.len() > self.nodes.len().saturating_mul(4).max(1024) {
-            self.shapes.clear();
-        }
-        self.shapes.insert(shape, self.last_shape);
-        self.last_shape
     }
 }

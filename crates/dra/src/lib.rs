@@ -10,13 +10,14 @@
 //! - [`allocation`] writes what was found as the status of the claims.
 //! - [`narration`] is what a search did, for logs; [`explain`] why there are devices or not, for people.
 //! - [`Inventory`] is all of that for a scheduler, decisions that are not written included; [`attempt`] asks it about nodes,
-//!   once for all that look alike.
+//!   once for all that look alike; `answers` is what is remembered of that, [`deferred`] what takes too long to wait for.
 //!
 //! Follows `structured/internal/experimental` of Kubernetes' `dynamic-resource-allocation`, the variant that knows every
 //! feature; expressions over sets of devices follow KEP-5254.
 
 pub mod allocated;
 pub mod allocation;
+mod answers;
 pub mod attempt;
 mod capacity;
 pub mod catalog;
@@ -24,6 +25,7 @@ pub mod claims;
 mod compatibility;
 pub mod constraints;
 mod counters;
+pub mod deferred;
 pub mod device;
 mod error;
 pub mod explain;
@@ -41,6 +43,7 @@ pub use allocated::AllocatedState;
 pub use attempt::Attempt;
 pub use catalog::Catalog;
 pub use claims::Claims;
+pub use deferred::{Deferred, Searched};
 pub use device::DeviceId;
 pub use error::{ConstraintProblem, Error, RequestProblem};
 pub use expressions::Expressions;

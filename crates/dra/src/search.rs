@@ -37,6 +37,9 @@ pub struct Budget<'b> {
     pub interrupt: Box<dyn Fn() -> Option<String> + 'b>,
     /// Where every step is told, if somebody wants to know.
     pub narration: Option<Narration>,
+    /// How much work is done before searches are deferred; nothing if the caller waits for them. A step counts as
+    /// [`STEP_WORK`](Self::STEP_WORK), and what expressions over sets cost is added.
+    pub patience: Option<u64>,
 }
 
 impl std::fmt::Debug for Budget<'_> {
@@ -48,11 +51,20 @@ impl std::fmt::Debug for Budget<'_> {
 impl Budget<'_> {
     /// What a scheduling attempt may cost by default.
     pub const COST_LIMIT: u64 = 100_000_000;
+    /// What a step of a search counts as, beside the cost of expressions.
+    pub const STEP_WORK: u64 = 20;
 
     /// The default limit on cost, and no limit on time.
     #[must_use]
     pub fn by_cost() -> Self {
-        Budget { cost_limit: Self::COST_LIMIT, cost: 0, interrupt: Box::new(|| None), narration: None }
+        Budget { cost_limit: Self::COST_LIMIT, cost: 0, interrupt: Box::new(|| None), narration: None, patience: None }
+    }
+
+    /// Some work is done.
+    fn wait(&mut self, work: u64) -> Result<(), Error> {
+        let Some(left) = &mut self.patience else { return Ok(()) };
+        *left = left.checked_sub(work).ok_or(Error::OutOfPatience)?;
+        Ok(())
     }
 }
 
@@ -106,8 +118,15 @@ pub struct Search<'s, 'b> {
     alternatives: Table<ClaimId, Vec<usize>>,
     state: &'s AllocatedState,
     domains: set::Domains,
-    failed_set: Vec<CandidateId>,
+    failed: FailedSet,
     effort: Effort,
+}
+
+/// On which devices of which claim a constraint over a set failed.
+#[derive(Debug)]
+pub(crate) struct FailedSet {
+    pub(crate) claim: ClaimId,
+    pub(crate) devices: Vec<CandidateId>,
 }
 
 /// Who uses a candidate.
@@ -201,7 +220,7 @@ impl<'s, 'b> Search<'s, 'b> {
             alternatives: Table::filled(claims.claims.len(), Vec::new),
             state,
             domains: set::Domains::default(),
-            failed_set: Vec::new(),
+            failed: FailedSet { claim: ClaimId::new(0), devices: Vec::new() },
             effort: Effort::default(),
         }
     }
@@ -214,9 +233,9 @@ impl<'s, 'b> Search<'s, 'b> {
     }
 
     /// The same, and the devices on which a constraint over a set failed.
-    pub(crate) fn run_to_failure(mut self) -> (Result<Option<Solution>, Error>, Vec<CandidateId>, Effort) {
+    pub(crate) fn run_to_failure(mut self) -> (Result<Option<Solution>, Error>, FailedSet, Effort) {
         let result = self.find();
-        (result, self.failed_set, self.effort)
+        (result, self.failed, self.effort)
     }
 
     fn find(&mut self) -> Result<Option<Solution>, Error> {
@@ -342,6 +361,7 @@ impl<'s, 'b> Search<'s, 'b> {
     /// `in_alternative`: one of several alternatives has been chosen. `start`: where in the order of devices to go on.
     fn step(&mut self, at: At, in_alternative: bool, start: usize) -> Result<bool, Stop> {
         self.effort.steps = self.effort.steps.saturating_add(1);
+        self.budget.wait(Budget::STEP_WORK)?;
         if self.effort.steps.checked_rem(STEPS_BETWEEN_INTERRUPTS) == Some(0)
             && let Some(why) = (self.budget.interrupt)()
         {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::json::{self, Text, Value};
 use api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+use dra::narration::Step;
 use dra::pools::Target;
 use dra::{Attempt, Budget, Claims, Error, Features, Inventory};
 
@@ -42,12 +43,16 @@ impl World {
     }
 
     fn attempt(&self, spec: &str) -> Attempt<'_> {
+        self.attempt_within(spec, Budget::by_cost())
+    }
+
+    fn attempt_within<'w>(&'w self, spec: &str, budget: Budget<'w>) -> Attempt<'w> {
         let spec = json::parse(spec.as_bytes()).unwrap();
         let claim = api::json!({"metadata": {"name": "c", "namespace": "ns", "uid": "c"}, "spec": {"devices": (spec)}});
         let claim = Arc::new(json::from_value::<ResourceClaim>(&claim).unwrap());
         let class = |_: &str| Some(Arc::new(DeviceClass::default()));
         let claims = Claims::new(&[claim], &class, &self.programs.expressions, Features::ALL);
-        Attempt::new(&self.inventory, claims, Budget::by_cost(), None)
+        Attempt::new(&self.inventory, claims, budget, None)
     }
 
     fn allocate(&self, attempt: &mut Attempt<'_>, node: usize) -> Result<Option<AllocationResult>, Error> {
@@ -83,7 +88,7 @@ fn nodes_that_look_alike_share_one_search() {
     let all: Vec<_> = (0..50).map(|node| names(world.allocate(&mut attempt, node).unwrap())).collect();
     assert_eq!(all[7], ["node-7/d2", "node-7/d3"]);
     assert_eq!(all[8], ["node-8/d0", "node-8/d1"]);
-    assert_eq!(attempt.searches(), 2);
+    assert_eq!(attempt.searches(), 1, "what the others came to is known from the attempt before");
     drop(attempt);
     // An older state of the claim does not free what was decided; the decision itself makes no difference.
     world.inventory.see_claim(&uid, None);
@@ -159,18 +164,62 @@ fn a_slice_that_changes_is_noticed() {
 
 #[test]
 fn the_budget_is_one_for_all_nodes() {
-    let world = World::new(2, |number, slice| {
-        let devices = slice.get_mut("spec").and_then(|spec| spec.get_mut("devices")).unwrap();
-        let attributes = devices.as_array_mut().unwrap()[0].get_mut("attributes").unwrap();
-        attributes.as_object_mut().unwrap().insert("id", api::json!({"int": (number as i64)}));
-    });
+    let new = || {
+        World::new(2, |number, slice| {
+            let devices = slice.get_mut("spec").and_then(|spec| spec.get_mut("devices")).unwrap();
+            let attributes = devices.as_array_mut().unwrap()[0].get_mut("attributes").unwrap();
+            attributes.as_object_mut().unwrap().insert("id", api::json!({"int": (number as i64)}));
+        })
+    };
+    let (world, again) = (new(), new());
     let spec = TWO.replace("]}", r#"],"constraints":[{"cel":{"expression":"size(devices) > 5"}}]}"#);
     let mut attempt = world.attempt(&spec);
     assert!(world.allocate(&mut attempt, 0).unwrap().is_none());
     let cost = attempt.effort().cost;
-    let mut attempt = world.attempt(&spec).with_cost_limit(cost + 1);
-    assert!(world.allocate(&mut attempt, 0).unwrap().is_none());
-    let error = world.allocate(&mut attempt, 1).unwrap_err();
+    let mut attempt = again.attempt(&spec).with_cost_limit(cost + 1);
+    assert!(again.allocate(&mut attempt, 0).unwrap().is_none());
+    let error = again.allocate(&mut attempt, 1).unwrap_err();
     assert!(!error.is_about_node());
     assert!(error.to_string().contains("cost more than"), "{error}");
+}
+
+/// KEP-5254, "Allocation Example": four contiguous of eight devices, which come in the order of the example. After device2 and
+/// device3, no fourth goes with device7; it is taken back, and device5 and device4 complete the set.
+#[test]
+fn the_example_of_the_proposal_step_by_step() {
+    let order = [2_i64, 3, 7, 5, 4, 0, 1, 6];
+    let world = World::new(1, |_, slice| {
+        let devices = order.iter().enumerate().map(
+            |(place, id)| api::json!({"name": (format!("{place}-device{id}")), "attributes": {"id": {"int": (*id)}}}),
+        );
+        let devices = Value::Array(devices.collect());
+        slice.get_mut("spec").and_then(Value::as_object_mut).unwrap().insert("devices", devices);
+    });
+    let ids = "devices.map(d, d.attributes['a.example.com'].id)";
+    let claim = format!(
+        r#"{{"requests": [{{"name": "r", "exactly": {{"deviceClassName": "x", "allocationMode": "ExactCount", "count": 4}}}}],
+            "constraints": [{{"cel": {{"expression": "{ids}.max() - {ids}.min() == 3"}}}}]}}"#
+    );
+    let narrated = Budget { narration: Some(dra::Narration::default()), ..Budget::by_cost() };
+    let mut attempt = world.attempt_within(&claim, narrated);
+    let found = names(world.allocate(&mut attempt, 0).unwrap());
+    assert_eq!(found, ["node-0/0-device2", "node-0/1-device3", "node-0/3-device5", "node-0/4-device4"]);
+    let told = attempt.take_narration().unwrap();
+    let steps: Vec<String> = told
+        .steps
+        .iter()
+        .map(|step| match step {
+            Step::Collecting { current, expected } => format!("{current} of {expected}"),
+            Step::Evaluating { devices, .. } => {
+                let ids = devices.split(", ").map(|name| name.rsplit("device").next().unwrap());
+                format!("[{}]", ids.collect::<Vec<_>>().join(" "))
+            }
+            Step::NotSatisfied { .. } => "no".to_owned(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = "0 of 4, 1 of 4, 2 of 4, 3 of 4, [2 3 7 5], no, [2 3 7 4], no, [2 3 7 0], no, [2 3 7 1], no, [2 3 7 6], no, \
+                    3 of 4, [2 3 5 4]";
+    assert_eq!(steps.join(", "), expected);
+    assert_eq!(attempt.effort().evaluations, 6, "at most 70, which is all there are");
 }

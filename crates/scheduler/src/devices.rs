@@ -32,6 +32,7 @@ pub struct Metrics {
     evaluations: Arc<Counter>,
     cuts: Arc<Counter>,
     searches: Arc<Counter>,
+    deferred: Arc<Counter>,
     durations: Arc<Family<Histogram>>,
 }
 
@@ -62,6 +63,10 @@ impl Metrics {
                 "scheduler_device_searches_total",
                 "[ALPHA] Number of searches for devices; nodes that look alike to the claims share one",
             ),
+            deferred: counter(
+                "scheduler_device_searches_deferred_total",
+                "[ALPHA] Number of searches for devices that took too long to wait for and went on aside",
+            ),
             durations: registry.family(
                 "scheduler_device_allocation_duration_seconds",
                 "[ALPHA] Latency of scheduling attempts that looked for devices, by the result",
@@ -69,6 +74,11 @@ impl Metrics {
                 SECONDS,
             ),
         }
+    }
+
+    /// A search goes on aside.
+    pub(crate) fn deferred(&self) {
+        self.deferred.increment();
     }
 
     fn spent(&self, spent: &Spent, result: &str, duration: Duration) {
@@ -91,6 +101,8 @@ pub fn report(metrics: &Metrics, attempt: &Attempt, duration: Duration) {
         Outcome::Scheduled(_) => "scheduled",
         Outcome::Unschedulable(_) => "unschedulable",
         Outcome::Error(_) => "error",
+        // Told with the attempt that it becomes.
+        Outcome::Deferred(_) => return,
     };
     metrics.spent(spent, result, duration);
     let pod = &attempt.pod;

@@ -43,6 +43,9 @@ pub const IDENTITY: &str = "system:kube-scheduler";
 /// So many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
+/// How much work looking for devices is in one attempt before it goes on aside: some ten milliseconds.
+const DEVICES_PATIENCE: u64 = 500_000;
+
 /// What the scheduler needs.
 pub struct Options {
     /// Speaks under its identity.
@@ -108,6 +111,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let mut devices = scheduling::cluster::Devices::new(inventory, Arc::new(programs));
     devices.clock = Some(clock);
     devices.cost_limit = options.device_cost_limit;
+    devices.patience = Some(DEVICES_PATIENCE);
     devices.narrates = telemetry::logs::verbosity() >= devices::STEPS_VERBOSITY;
     let core = Scheduler::new(profiles, options.configuration.backoff(), matcher, options.seed)
         .with_devices(devices)

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use api::json::Text;
 use scheduling::cycle::Evaluation;
-use scheduling::framework::Point;
+use scheduling::framework::{Hint, Point};
 use scheduling::queue::Lengths;
-use scheduling::timing::Timing;
+use scheduling::timing::{EventTiming, Timing};
 use scheduling::{Attempt, Scheduler};
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
+use tokio::time::Instant;
 
 use self::expressions::Expressions;
 
@@ -56,6 +57,9 @@ const SLI_SECONDS: &[f64] = &[
     1310.72, 2621.44, 5242.88,
 ];
 
+/// Where pods wait.
+const QUEUES: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
+
 /// Attempts beyond these are one series.
 const ATTEMPTS_SHOWN: u32 = 15;
 
@@ -70,10 +74,38 @@ pub struct Metrics {
     after_flush: Arc<Counter>,
     victims: Arc<Histogram>,
     preemptions: Arc<Counter>,
+    preempted: Arc<Family<Counter>>,
+    preempting: Arc<Family<Histogram>>,
+    calls: Arc<Family<Counter>>,
+    call_durations: Arc<Family<Histogram>>,
+    calls_pending: Arc<Family<Gauge>>,
+}
+
+/// What is written aside while the core goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// A binding.
+    Bind,
+    /// A pod's status.
+    PatchStatus,
+}
+
+impl Call {
+    /// Kubernetes' name for it.
+    fn name(self) -> &'static str {
+        match self {
+            Call::Bind => "pod_binding",
+            Call::PatchStatus => "pod_status_patch",
+        }
+    }
 }
 
 /// What only the task that owns the core counts.
 pub struct CoreMetrics {
+    entities: [Arc<Gauge>; 4],
+    incoming_entities: Arc<Family<Counter>>,
+    events: Arc<Family<Histogram>>,
+    hints: Arc<Family<Histogram>>,
     evaluations: Arc<Family<Counter>>,
     points: Arc<Family<Histogram>>,
     plugins: Arc<Family<Histogram>>,
@@ -151,6 +183,35 @@ impl Metrics {
                     &[],
                 )
                 .with(&[]),
+            preempted: registry.family(
+                "scheduler_preemption_goroutines_execution_total",
+                "[ALPHA] Number of preemption tasks executed.",
+                &["result"],
+                &[],
+            ),
+            preempting: registry.family(
+                "scheduler_preemption_goroutines_duration_seconds",
+                "[ALPHA] Duration in seconds for running tasks for the preemption.",
+                &["result"],
+                SLI_SECONDS,
+            ),
+            calls: registry.family(
+                "scheduler_async_api_call_execution_total",
+                "[ALPHA] Total number of API calls executed beside scheduling.",
+                &["call_type", "result"],
+                &[],
+            ),
+            call_durations: seconds(
+                "scheduler_async_api_call_execution_duration_seconds",
+                "[ALPHA] Duration in seconds for executing API calls beside scheduling.",
+                &["call_type", "result"],
+            ),
+            calls_pending: registry.family(
+                "scheduler_pending_async_api_calls",
+                "[ALPHA] Number of API calls currently under way beside scheduling.",
+                &["call_type"],
+                &[],
+            ),
         }
     }
 
@@ -158,6 +219,28 @@ impl Metrics {
     pub fn attempted(&self, result: &str, profile: &str, duration: Duration) {
         self.attempts.with(&[result, profile]).increment();
         self.durations.with(&[result, profile]).observe_duration(duration);
+    }
+
+    /// Carries out a call beside scheduling.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn call<T, E>(&self, call: Call, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let (begun, pending) = (Instant::now(), self.calls_pending.with(&[call.name()]));
+        pending.add(1);
+        let done = work.await;
+        pending.add(-1);
+        let result = if done.is_ok() { "success" } else { "error" };
+        self.calls.with(&[call.name(), result]).increment();
+        self.call_durations.with(&[call.name(), result]).observe_duration(begun.elapsed());
+        done
+    }
+
+    /// The victims of a pod are gone, or not all of them.
+    pub fn made_room(&self, is_done: bool, duration: Duration) {
+        let result = if is_done { "success" } else { "error" };
+        self.preempted.with(&[result]).increment();
+        self.preempting.with(&[result]).observe_duration(duration);
     }
 
     /// The core has decided.
@@ -199,7 +282,32 @@ impl CoreMetrics {
             "[ALPHA] Number of running tasks split by the work they do such as binding.",
             &["operation"],
         );
+        let entities = gauge(
+            "scheduler_queued_entities",
+            "[ALPHA] Number of queued scheduling entities by the queue type. All of them are pods.",
+            &["queue", "type"],
+        );
         Self {
+            entities: QUEUES.map(|queue| entities.with(&[queue, "pod"])),
+            incoming_entities: registry.family(
+                "scheduler_queue_incoming_entities_total",
+                "[ALPHA] Number of scheduling entities added to scheduling queues by event, queue type, and entity type. \
+                 All of them are pods.",
+                &["queue", "event", "type"],
+                &[],
+            ),
+            events: registry.family(
+                "scheduler_event_handling_duration_seconds",
+                "[ALPHA] Event handling latency in seconds.",
+                &["event"],
+                POINT_SECONDS,
+            ),
+            hints: registry.family(
+                "scheduler_queueing_hint_execution_duration_seconds",
+                "[ALPHA] Duration for running a queueing hint function of a plugin.",
+                &["plugin", "event", "hint"],
+                PLUGIN_SECONDS,
+            ),
             evaluations: registry.family(
                 "scheduler_plugin_evaluation_total",
                 "[ALPHA] Number of attempts to schedule pods by each plugin and the extension point (available only in \
@@ -232,7 +340,7 @@ impl CoreMetrics {
                  plugin.",
                 &["plugin", "profile"],
             ),
-            pending: ["active", "backoff", "unschedulable", "gated"].map(|queue| pending.with(&[queue])),
+            pending: QUEUES.map(|queue| pending.with(&[queue])),
             cache: ["nodes", "pods", "assumed_pods"].map(|kind| cache.with(&[kind])),
             binding: tasks.with(&["binding"]),
             expressions: Expressions::new(registry),
@@ -266,14 +374,28 @@ impl CoreMetrics {
             self.evaluations.with(&[plugin, &point.to_string(), status, &profile]).add(count);
         }
         for (queue, cause, count) in core.take_moves() {
-            self.incoming.with(&[queue, &cause.to_string()]).add(count);
+            let cause = cause.to_string();
+            self.incoming.with(&[queue, &cause]).add(count);
+            self.incoming_entities.with(&[queue, &cause, "pod"]).add(count);
         }
         for (profile, plugin, count) in core.rejected_by() {
             self.unschedulable.with(&[plugin, profile]).set(number(count));
         }
         let Lengths { active, backoff, unschedulable, gated } = core.lengths();
-        for (gauge, length) in self.pending.iter().zip([active, backoff, unschedulable, gated]) {
-            gauge.set(number(length));
+        let lengths = [active, backoff, unschedulable, gated];
+        for ((pods, entities), length) in self.pending.iter().zip(&self.entities).zip(lengths) {
+            pods.set(number(length));
+            entities.set(number(length));
+        }
+        for EventTiming { event, hint, duration } in core.take_event_timings() {
+            let event = event.to_string();
+            match hint {
+                None => self.events.with(&[&event]).observe_duration(duration),
+                Some((plugin, hint)) => {
+                    let hint = if hint == Hint::Queue { "Queue" } else { "QueueSkip" };
+                    self.hints.with(&[plugin, &event, hint]).observe_duration(duration);
+                }
+            }
         }
         let cluster = &core.cluster().cache;
         let (pods, assumed) = cluster.pod_counts();

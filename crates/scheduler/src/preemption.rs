@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::report::{self, Said};
 
-/// Deletes the victims of a pod that room is made for on a node.
+/// Deletes the victims of a pod that room is made for on a node; whether all of them are gone.
 pub async fn make_room(
     client: &Client,
     recorder: &Recorder,
@@ -17,10 +17,11 @@ pub async fn make_room(
     pod: &Pod,
     victims: &[std::sync::Arc<Pod>],
     node: &str,
-) {
+) -> bool {
+    let mut is_done = true;
     for victim in victims {
         if !leadership.holds() {
-            return;
+            return false;
         }
         match delete(client, pod, victim).await {
             Ok(()) => {
@@ -30,9 +31,13 @@ pub async fn make_room(
             }
             Err(error) if error.is_not_found() => {}
             // The pod is tried again, and then finds what is left.
-            Err(error) => warn!(pod = %victim.metadata.key(), err = %error, "Could not preempt pod"),
+            Err(error) => {
+                warn!(pod = %victim.metadata.key(), err = %error, "Could not preempt pod");
+                is_done = false;
+            }
         }
     }
+    is_done
 }
 
 async fn delete(client: &Client, pod: &Pod, victim: &Pod) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! The loop around the core: changes in, decisions out, and what became of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use api::json::Text;
 use client::election::Leadership;
 use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
+use scheduling::aside::{DeviceSearch, DeviceSearched};
 use scheduling::cluster::PodKey;
 use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
@@ -17,7 +18,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::metrics::{CoreMetrics, Metrics};
+use crate::metrics::{Call, CoreMetrics, Metrics};
 use crate::profile::Profiler;
 use crate::report::{self, Said};
 use crate::sources::Sources;
@@ -39,12 +40,21 @@ enum Done {
     /// Why not, unless the pod is gone.
     NotBound(Option<(Arc<Pod>, String)>),
     Reported,
+    Searched(Box<DeviceSearched>),
 }
 
 /// What a task is about.
 struct Task {
     uid: Text,
-    binds: bool,
+    work: Work,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Bind,
+    Report,
+    Search,
 }
 
 /// An attempt, for those who measure.
@@ -78,6 +88,9 @@ pub struct Shell {
     awaiting_volumes: Arc<AtomicUsize>,
     running: JoinSet<Done>,
     tasks: HashMap<Id, Task>,
+    /// Searches that attempts do not wait for, in the order in which they came. One at a time is carried out.
+    searches: VecDeque<DeviceSearch>,
+    is_searching: bool,
 }
 
 impl Shell {
@@ -100,6 +113,8 @@ impl Shell {
             awaiting_volumes: Arc::default(),
             running: JoinSet::new(),
             tasks: HashMap::new(),
+            searches: VecDeque::new(),
+            is_searching: false,
         }
     }
 
@@ -133,6 +148,7 @@ impl Shell {
                 self.wait().await;
             }
         }
+        self.core.abandon_searches();
         let finished = async { while self.running.join_next().await.is_some() {} };
         if tokio::time::timeout(END_TIMEOUT, finished).await.is_err() {
             warn!("Scheduler did not finish in time");
@@ -194,14 +210,28 @@ impl Shell {
         let (id, done) = match ended {
             Ok((id, done)) => (id, done),
             Err(failure) => {
-                error!(err = %failure, "Binding panicked");
+                error!(err = %failure, "Task of the scheduler panicked");
                 (failure.id(), Done::NotBound(None))
             }
         };
         let Some(task) = self.tasks.remove(&id) else { return };
         match done {
+            Done::Searched(searched) => {
+                self.is_searching = false;
+                if let Some(attempt) = self.core.searched(*searched, now) {
+                    devices::report(&self.device_metrics, &attempt, Duration::ZERO);
+                    self.follow_up(attempt, Instant::now());
+                }
+                self.search_next();
+            }
             Done::Bound => self.core.bound(&task.uid),
-            Done::NotBound(why) if task.binds => {
+            // It panicked.
+            Done::NotBound(_) if task.work == Work::Search => {
+                self.is_searching = false;
+                self.core.search_failed(&task.uid, now);
+                self.search_next();
+            }
+            Done::NotBound(why) if task.work == Work::Bind => {
                 self.core.binding_failed(&task.uid, now);
                 if let Some((pod, why)) = why {
                     self.report(&pod, "SchedulerError", &why, None, Vec::new(), Vec::new());
@@ -224,9 +254,9 @@ impl Shell {
         self.recorders.entry(name).or_insert_with_key(|name| Recorder::start(client, name, "")).clone()
     }
 
-    fn spawn(&mut self, uid: Text, binds: bool, task: impl Future<Output = Done> + Send + 'static) {
+    fn spawn(&mut self, uid: Text, work: Work, task: impl Future<Output = Done> + Send + 'static) {
         let id = self.running.spawn(task).id();
-        self.tasks.insert(id, Task { uid, binds });
+        self.tasks.insert(id, Task { uid, work });
     }
 
     /// Does what an attempt asks for.
@@ -263,6 +293,12 @@ impl Shell {
                 debug!(pod = %attempt.pod, err = %unplaced.message, "Could not schedule pod");
                 self.reject(&pod, unplaced);
             }
+            Outcome::Deferred(search) => {
+                debug!(pod = %attempt.pod, "Looking for devices of pod takes long and goes on aside");
+                self.device_metrics.deferred();
+                self.searches.push_back(*search);
+                self.search_next();
+            }
             Outcome::Error(message) => {
                 self.metrics.attempted("error", &profile, begun.elapsed());
                 warn!(pod = %attempt.pod, err = %message, "Scheduling failed");
@@ -271,12 +307,25 @@ impl Shell {
         }
     }
 
+    /// Carries out the next search, on a thread where it holds up nobody.
+    fn search_next(&mut self) {
+        if self.is_searching {
+            return;
+        }
+        let Some(search) = self.searches.pop_front() else { return };
+        self.is_searching = true;
+        let uid = search.uid().clone();
+        let id = self.running.spawn_blocking(move || Done::Searched(Box::new(search.run()))).id();
+        self.tasks.insert(id, Task { uid, work: Work::Search });
+    }
+
     fn bind(&mut self, pod: Arc<Pod>, placement: Placement, tried: Tried) {
         let (client, leadership) = (self.client.clone(), self.leadership.clone());
         let (recorder, metrics, waiting) = (self.recorder(&pod), self.metrics.clone(), self.awaiting_volumes.clone());
         let uid = pod.metadata.uid.clone();
-        self.spawn(uid, true, async move {
-            match binding::bind(&client, &leadership, &pod, &placement, &waiting).await {
+        self.spawn(uid, Work::Bind, async move {
+            let bind = binding::bind(&client, &leadership, &pod, &placement, &waiting);
+            match metrics.call(Call::Bind, bind).await {
                 Ok(()) => {
                     metrics.attempted("scheduled", &tried.profile, tried.begun.elapsed());
                     metrics.bound(tried.attempts, tried.first.elapsed(), tried.was_flushed);
@@ -328,15 +377,17 @@ impl Shell {
             return;
         }
         let (client, leadership) = (self.client.clone(), self.leadership.clone());
-        let pod = pod.clone();
-        self.spawn(pod.metadata.uid.clone(), false, async move {
-            if let Some(node) = &node {
-                preemption::make_room(&client, &recorder, &leadership, &pod, &victims, node).await;
+        let (pod, metrics) = (pod.clone(), self.metrics.clone());
+        self.spawn(pod.metadata.uid.clone(), Work::Report, async move {
+            if let Some(node) = node.as_ref().filter(|_| !victims.is_empty()) {
+                let begun = Instant::now();
+                let is_done = preemption::make_room(&client, &recorder, &leadership, &pod, &victims, node).await;
+                metrics.made_room(is_done, begun.elapsed());
             }
             binding::free_claims(&client, &leadership, &writes).await;
             if let Some(patch) = patch
                 && leadership.holds()
-                && let Err(error) = report::write_status(&client, &pod, patch).await
+                && let Err(error) = metrics.call(Call::PatchStatus, report::write_status(&client, &pod, patch)).await
                 && !error.is_not_found()
             {
                 debug!(pod = %pod.metadata.key(), err = %error, "Could not write the condition of the pod");

@@ -15,6 +15,7 @@ mod shape;
 use std::sync::Arc;
 
 pub use cache::{Cache, ShapeCount};
+pub(crate) use devices::Carried;
 pub use devices::{Clock, Devices, Spent};
 use matching::Matcher;
 pub use node::{NodeId, NodeInfo, NodeObject};

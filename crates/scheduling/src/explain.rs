@@ -115,7 +115,7 @@ impl Scheduler {
         let profile =
             self.profile(pod).ok_or_else(|| Status::error(format!("no profile for scheduler name \"{name}\"")))?;
         known.gate = profile.at(Point::PreEnqueue).find_map(|enabled| {
-            let closed = enabled.plugin.pre_enqueue(pod).err()?;
+            let closed = enabled.plugin.pre_enqueue(pod, cluster).err()?;
             Some(closed.by(enabled.plugin.name()))
         });
         let filters = match Filters::new(profile, pod, cluster) {

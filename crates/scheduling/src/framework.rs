@@ -102,7 +102,7 @@ pub trait Plugin: Debug + Send + Sync {
     ///
     /// # Errors
     /// Why it may not.
-    fn pre_enqueue(&self, _pod: &PodInfo) -> Result<(), Status> {
+    fn pre_enqueue(&self, _pod: &PodInfo, _cluster: &Cluster) -> Result<(), Status> {
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! set_node, remove_node, set_pod, remove_pod, set_object, remove_object     what the API says; in any order, as often as seen
 //! schedule_one(now) -> Option<Attempt>                                      one attempt: bind here, or why not
 //! bound(uid, now), binding_failed(uid, now)                                 what became of a decision
+//! searched(result, now)                                                     what came of a search that was carried out aside
 //! next_wake_up(now) -> Option<Duration>                                     when to ask again if nothing happens
 //! ```
 //!
@@ -15,10 +16,12 @@
 //! - [`cluster`]: nodes, pods and other objects as plugins see them.
 //! - [`queue`]: pods that wait, and what wakes them.
 //! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
+//! - [`aside`]: searches for devices that nobody waits for.
 //! - [`explain`]: what every plugin says about every node, and which change would help.
 //! - [`timing`]: how long plugins take, where the caller gives a clock.
 //! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 
+pub mod aside;
 pub mod cluster;
 mod complaints;
 pub mod config;

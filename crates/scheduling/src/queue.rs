@@ -16,9 +16,9 @@ use api::json::Text;
 pub use backoff::Backoff;
 pub use counts::Cause;
 use counts::Counts;
-use waiting::Waiting;
+use waiting::{Kind, Waiting};
 
-use crate::cluster::PodInfo;
+use crate::cluster::{Carried, PodInfo};
 use crate::complaints::Told;
 use crate::framework::{Event, Status};
 
@@ -50,6 +50,8 @@ pub struct QueuedPod {
     gated: Option<Status>,
     /// What was told about the pod's expressions and the values they met.
     pub(crate) complaints_told: Told,
+    /// What searches of this attempt took that were carried out aside.
+    pub(crate) carried: Carried,
     /// Rank, time and number: who comes first.
     order: Order,
 }
@@ -117,6 +119,8 @@ pub struct Queue {
     waiting: Waiting,
     /// By the time since when they wait.
     oldest: BTreeSet<(Duration, Text)>,
+    /// By the namespace and name of a claim to devices that they name themselves.
+    naming: HashMap<(Text, Text), BTreeSet<Text>>,
     gated: usize,
     in_flight: usize,
     timing: Backoff,
@@ -150,6 +154,7 @@ impl Queue {
             backoff: BTreeSet::new(),
             waiting: Waiting::default(),
             oldest: BTreeSet::new(),
+            naming: HashMap::new(),
             gated: 0,
             in_flight: 0,
             timing,
@@ -174,6 +179,7 @@ impl Queue {
             was_flushed: false,
             gated: None,
             complaints_told: Told::new(),
+            carried: Carried::default(),
             order: (rank, now, number),
         };
         queued.close(gate);
@@ -236,6 +242,18 @@ impl Queue {
         Some(queued)
     }
 
+    /// A pod whose attempt was only interrupted is tried again in its old place; it is the same attempt.
+    pub(crate) fn resume(&mut self, uid: &str, carried: Carried) {
+        if !self.is_in_flight(uid) {
+            return;
+        }
+        if let Some((mut queued, _)) = self.take(uid) {
+            queued.attempts = queued.attempts.saturating_sub(1);
+            queued.carried = carried;
+            self.put(queued, Place::Active);
+        }
+    }
+
     /// A pod was given a node: it waits no longer.
     pub fn finish(&mut self, uid: &str) -> Option<QueuedPod> {
         if self.is_in_flight(uid) { self.remove(uid) } else { None }
@@ -245,6 +263,7 @@ impl Queue {
     pub fn reject(&mut self, mut queued: QueuedPod, rejection: Rejection, now: Duration) {
         self.take(&queued.pod.uid);
         queued.since = now;
+        queued.carried = Carried::default();
         queued.order.1 = now;
         queued.order.2 = self.next_number();
         queued.rejected_by = rejection.by;
@@ -272,24 +291,61 @@ impl Queue {
     ) -> usize {
         let mut moved: usize = 0;
         for group in self.waiting.groups(listeners) {
-            let Some(uid) = self.waiting.any_of(group) else { continue };
+            let Some(uid) = self.waiting.any_of(&group) else { continue };
             let Some((queued, _)) = self.pods.get(uid) else { continue };
             let won = helps(&queued.pod, group.0 & listeners);
             if won == 0 {
                 continue;
             }
-            for uid in self.waiting.all_of(group) {
-                let Some((mut queued, place)) = self.take(&uid) else { continue };
-                let is_pending = queued.pending_on & won != 0;
-                if place == Place::Gated {
-                    queued.close(gate(&queued.pod));
-                }
-                let urgency = if is_pending { Urgency::Immediately } else { Urgency::AfterBackoff };
-                self.insert(queued, urgency, Cause::Event(event), now);
+            for uid in self.waiting.all_of(&group) {
+                self.wake(&uid, won, event, &gate, now);
                 moved = moved.saturating_add(1);
             }
         }
         moved
+    }
+
+    /// The same for something that only concerns some pods.
+    pub fn happened_to(
+        &mut self,
+        uids: impl IntoIterator<Item = Text>,
+        event: Event,
+        listeners: PluginSet,
+        mut helps: impl FnMut(&PodInfo, PluginSet) -> PluginSet,
+        gate: impl Fn(&PodInfo) -> Option<(PluginSet, Status)>,
+        now: Duration,
+    ) {
+        for uid in uids {
+            let Some((queued, Place::Unschedulable | Place::Gated)) = self.pods.get(&uid) else { continue };
+            let asked = queued.rejected_by & listeners;
+            let won = if asked == 0 { 0 } else { helps(&queued.pod, asked) };
+            if won != 0 {
+                self.wake(&uid, won, event, &gate, now);
+            }
+        }
+    }
+
+    /// Pods that name a claim to devices themselves.
+    pub fn naming(&self, namespace: &Text, claim: &Text) -> impl Iterator<Item = &Text> {
+        self.naming.get(&(namespace.clone(), claim.clone())).into_iter().flatten()
+    }
+
+    /// Moves a waiting pod on that some of its plugins are won over for.
+    fn wake(
+        &mut self,
+        uid: &str,
+        won: PluginSet,
+        event: Event,
+        gate: &impl Fn(&PodInfo) -> Option<(PluginSet, Status)>,
+        now: Duration,
+    ) {
+        let Some((mut queued, place)) = self.take(uid) else { return };
+        let is_pending = queued.pending_on & won != 0;
+        if place == Place::Gated {
+            queued.close(gate(&queued.pod));
+        }
+        let urgency = if is_pending { Urgency::Immediately } else { Urgency::AfterBackoff };
+        self.insert(queued, urgency, Cause::Event(event), now);
     }
 
     /// Tries a waiting pod again, whatever its plugins say.
@@ -382,6 +438,9 @@ impl Queue {
 
     fn put(&mut self, queued: QueuedPod, place: Place) {
         let uid = queued.pod.uid.clone();
+        for claim in named_claims(&queued.pod) {
+            self.naming.entry(claim).or_default().insert(uid.clone());
+        }
         let order = queued.order;
         match place {
             Place::Active => {
@@ -391,12 +450,12 @@ impl Queue {
                 self.backoff.insert((until, order, uid.clone()));
             }
             Place::Unschedulable => {
-                self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
+                self.waiting.insert(queued.rejected_by, Kind::of(&queued.pod), uid.clone());
                 self.oldest.insert((queued.since, uid.clone()));
                 self.counts.waits(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::Gated => {
-                self.waiting.insert(queued.rejected_by, queued.pod.shape.id, uid.clone());
+                self.waiting.insert(queued.rejected_by, Kind::of(&queued.pod), uid.clone());
                 self.gated = self.gated.saturating_add(1);
                 self.counts.waits(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
@@ -409,6 +468,14 @@ impl Queue {
         let (queued, place) = self.pods.remove(uid)?;
         let order = queued.order;
         let uid = queued.pod.uid.clone();
+        for claim in named_claims(&queued.pod) {
+            if let Some(pods) = self.naming.get_mut(&claim) {
+                pods.remove(&uid);
+                if pods.is_empty() {
+                    self.naming.remove(&claim);
+                }
+            }
+        }
         match place {
             Place::Active => {
                 self.active.remove(&(order, uid));
@@ -417,12 +484,12 @@ impl Queue {
                 self.backoff.remove(&(until, order, uid));
             }
             Place::Unschedulable => {
-                self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
+                self.waiting.remove(queued.rejected_by, &Kind::of(&queued.pod), &uid);
                 self.oldest.remove(&(queued.since, uid));
                 self.counts.waits_no_longer(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
             Place::Gated => {
-                self.waiting.remove(queued.rejected_by, queued.pod.shape.id, &uid);
+                self.waiting.remove(queued.rejected_by, &Kind::of(&queued.pod), &uid);
                 self.gated = self.gated.saturating_sub(1);
                 self.counts.waits_no_longer(&queued.pod.spec().scheduler_name, queued.rejected_by);
             }
@@ -430,6 +497,12 @@ impl Queue {
         }
         Some((queued, place))
     }
+}
+
+/// The claims to devices that a pod names itself.
+fn named_claims(pod: &PodInfo) -> impl Iterator<Item = (Text, Text)> {
+    let names = pod.spec().resource_claims.iter().filter_map(|claim| claim.resource_claim_name.clone());
+    names.map(|name| (pod.namespace().clone(), name))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod changes;
 mod outcome;
+mod searches;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::preemption::{Nomination, PostFilter};
 use crate::profile::Profile;
 use crate::queue::{Backoff, Cause, Lengths, PluginSet, Queue, QueuedPod, Rejection};
 use crate::random::Random;
-use crate::timing::{Clock, SAMPLED, SUCCESS, Timer, status_of};
+use crate::timing::{Clock, EventTiming, EventTimings, SAMPLED, SUCCESS, Timer, status_of};
 use crate::writes::Write;
 
 /// What is said where there are no nodes.
@@ -43,8 +44,11 @@ pub struct Scheduler {
     memory: Memory,
     /// Pods that were given a node and are being bound.
     binding: HashMap<Text, Binding>,
+    /// Pods whose attempt waits for a search that is carried out aside, which ends with this.
+    searching: HashMap<Text, Arc<()>>,
     /// Measures plugins.
     clock: Option<Clock>,
+    event_timings: EventTimings,
     /// Every plugin is measured in every attempt.
     is_profiled: bool,
     /// How many attempts there were.
@@ -69,7 +73,9 @@ impl Scheduler {
             start: 0,
             memory: Memory::default(),
             binding: HashMap::new(),
+            searching: HashMap::new(),
             clock: None,
+            event_timings: EventTimings::default(),
             is_profiled: false,
             attempts: 0,
         }
@@ -119,6 +125,11 @@ impl Scheduler {
         self.queue.take_moves()
     }
 
+    /// How long what followed changes took, since this was last asked; where there is a clock.
+    pub fn take_event_timings(&mut self) -> Vec<EventTiming> {
+        self.event_timings.take()
+    }
+
     /// How many pods each plugin keeps waiting: the scheduler name, the plugin, and the number.
     pub fn rejected_by(&self) -> impl Iterator<Item = (&Text, &'static str, usize)> {
         self.queue.rejected_by().filter_map(|(name, place, count)| Some((name, plugins::ALL.get(place)?.name, count)))
@@ -147,9 +158,13 @@ impl Scheduler {
             let is_sampled = self.is_profiled || self.attempts.checked_rem(SAMPLED) == Some(0);
             self.attempts = self.attempts.wrapping_add(1);
             let mut timer = Timer::new(self.clock.clone(), is_sampled);
+            self.carry(&queued);
             attempt.outcome = match self.place(&queued, &mut attempt, &mut timer) {
                 Ok(placement) => Outcome::Scheduled(placement),
-                Err(failure) => self.put_back(queued, failure, &mut attempt, &mut timer, now),
+                Err(failure) => match self.defer(&queued) {
+                    Some(search) => Outcome::Deferred(Box::new(search)),
+                    None => self.put_back(queued, failure, &mut attempt, &mut timer, now),
+                },
             };
             attempt.devices = self.cluster.objects.devices.as_ref().and_then(Devices::take_spent);
             attempt.timings = timer.into_timings();
@@ -245,6 +260,9 @@ impl Scheduler {
                 attempt.complaints =
                     complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
                 let Room { nomination, keeps_nomination, writes } = self.make_room(&queued.pod, &mut diagnosis, timer);
+                if let Some(search) = self.defer(&queued) {
+                    return Outcome::Deferred(Box::new(search));
+                }
                 if let Some(nomination) = &nomination {
                     self.cluster.nominated.set(&queued.pod, &nomination.node);
                     for displaced in &nomination.displaced {

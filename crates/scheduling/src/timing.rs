@@ -6,11 +6,11 @@
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cluster::{NodeInfo, PodInfo};
-use crate::framework::{Dependencies, Filter, Point, Status};
+use crate::framework::{Dependencies, Event, Filter, Hint, Point, Status};
 
 /// What a plugin says that is for the pod.
 pub const SUCCESS: &str = "Success";
@@ -54,6 +54,49 @@ pub struct Timing {
     pub duration: Duration,
     /// In how many calls.
     pub calls: u32,
+}
+
+/// How long what followed a change took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventTiming {
+    /// What happened.
+    pub event: Event,
+    /// The plugin that was asked whether it helps, and its answer; nothing for the change as a whole.
+    pub hint: Option<(&'static str, Hint)>,
+    /// How long.
+    pub duration: Duration,
+}
+
+/// So many are kept until somebody takes them; of more there is a sample.
+const EVENTS_KEPT: usize = 1024;
+
+/// What followed changes, measured where there is a clock.
+#[derive(Debug, Default)]
+pub(crate) struct EventTimings(Mutex<Vec<EventTiming>>);
+
+impl EventTimings {
+    /// Measures something.
+    pub(crate) fn measure<T>(
+        &self,
+        clock: Option<&Clock>,
+        work: impl FnOnce() -> T,
+        what: impl FnOnce(&T) -> (Event, Option<(&'static str, Hint)>),
+    ) -> T {
+        let Some(clock) = clock else { return work() };
+        let begun = clock.now();
+        let done = work();
+        let duration = clock.now().saturating_sub(begun);
+        let (event, hint) = what(&done);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < EVENTS_KEPT {
+            kept.push(EventTiming { event, hint, duration });
+        }
+        done
+    }
+
+    pub(crate) fn take(&self) -> Vec<EventTiming> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Measures one attempt.

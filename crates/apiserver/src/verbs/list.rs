@@ -277,10 +277,7 @@ fn long_min(call: &Call<'_>) -> usize {
 
 /// Whether the objects are to be messages of protobuf.
 fn wants_messages(call: &Call<'_>) -> bool {
-    let headers = call.headers;
-    call.accepted.form == Form::Object
-        && !call.accepted.yaml
-        && (negotiation::prefers_protobuf(headers) || negotiation::wants_protobuf(headers))
+    call.accepted.form == Form::Object && !call.accepted.yaml && negotiation::wants_protobuf(call.headers, 200)
 }
 
 /// The answer that shows about `count` objects, made while it is sent.

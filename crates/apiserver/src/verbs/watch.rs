@@ -19,12 +19,12 @@ use super::{Call, Selection, list, partial_metadata};
 use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
-use crate::http::negotiation::{Accepted, Form};
+use crate::http::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
 use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_frame, event_line};
 use crate::storage::stored::Served;
 use registry::conversion;
 
@@ -43,10 +43,6 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     if call.accepted.yaml {
         // There is no end to a document in a stream of YAML.
         return Err(crate::http::negotiation::of_watch(crate::http::negotiation::none()));
-    }
-    if crate::http::negotiation::wants_protobuf(call.headers) {
-        // Events are encoded once for all watchers, as JSON.
-        return Err(crate::http::negotiation::not_acceptable());
     }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
@@ -130,7 +126,8 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
             }
         }
     });
-    Ok(Answer::bytes(200, "application/json", Body::Stream(receiver)))
+    let content_type = if call.accepted.protobuf { PROTOBUF_EVENTS } else { "application/json" };
+    Ok(Answer::bytes(200, content_type, Body::Stream(receiver)))
 }
 
 /// What exists at the start of a watch.
@@ -170,6 +167,16 @@ impl Watcher {
         self.sender.send(bytes).await.ok()
     }
 
+    /// An event about an object, whose text is given.
+    fn event(&self, event_type: &str, object: &[u8]) -> Bytes {
+        if self.accepted.protobuf { event_frame(event_type, object) } else { event_line(event_type, object) }
+    }
+
+    /// The event of a change, made once for all who want it so.
+    fn event_of(&self, change: &Change) -> Bytes {
+        if self.accepted.protobuf { change.frame() } else { change.event() }
+    }
+
     fn count_cut_off(&self) {
         let resource = self.row.resource();
         self.server.metrics.watcher_cut_off(resource.group, resource.plural);
@@ -178,8 +185,8 @@ impl Watcher {
     async fn too_old(&self, oldest: Revision) {
         let message = format!("too old resource version: {} ({oldest})", self.after);
         let status = Failure::expired(message).to_value();
-        let line = event_line("ERROR", api::json::to_string(&status).as_bytes());
-        self.send(line).await;
+        let event = self.event("ERROR", api::json::to_string(&status).as_bytes());
+        self.send(event).await;
     }
 
     async fn send_initial(&mut self, mut initial: Initial, marks_end: bool) -> Option<()> {
@@ -194,7 +201,7 @@ impl Watcher {
                     continue;
                 }
                 let line = if self.is_plain(object.revision) {
-                    event_line("ADDED", &object.json)
+                    self.event("ADDED", &object.json)
                 } else {
                     self.line("ADDED", object.decode(), object.revision)
                 };
@@ -286,7 +293,7 @@ impl Watcher {
     fn encode_one(&mut self, change: &Change) -> Option<Bytes> {
         if self.selection.is_everything() {
             return Some(if self.is_plain(change.object.revision) {
-                change.event()
+                self.event_of(change)
             } else {
                 self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
             });
@@ -301,7 +308,7 @@ impl Watcher {
             (true, false) => ChangeKind::Deleted,
         };
         if kind == change.kind && self.is_plain(change.object.revision) {
-            return Some(change.event());
+            return Some(self.event_of(change));
         }
         if kind == ChangeKind::Deleted && change.kind != ChangeKind::Deleted {
             // It left the selection: the client gets what it knew, at the new version.
@@ -330,7 +337,7 @@ impl Watcher {
                 object
             }
         };
-        event_line(event_type, api::json::to_string(&shown).as_bytes())
+        self.event(event_type, api::json::to_string(&shown).as_bytes())
     }
 
     fn bookmark(&mut self, revision: Revision, ends_initial: bool) -> Bytes {
@@ -356,11 +363,31 @@ impl Watcher {
             }
             _ => {
                 let api_version = resource.api_version(&self.target.version);
-                let object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                let mut object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                add_internal_zeros(&resource, &mut object);
                 let of = resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }
         };
-        event_line("BOOKMARK", api::json::to_string(&object).as_bytes())
+        self.event("BOOKMARK", api::json::to_string(&object).as_bytes())
+    }
+}
+
+/// Kubernetes: a bookmark is an empty object of its internal types, where some fields cannot be absent.
+fn add_internal_zeros(resource: &crate::resources::Resource<'_>, object: &mut Value) {
+    let Some(fields) = object.as_object_mut().filter(|_| resource.group == "apps") else { return };
+    match resource.kind {
+        "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            fields.insert("spec", api::json!({"replicas": 0_i64}));
+        }
+        "DaemonSet" => {
+            let metadata = fields.get_or_insert("metadata", Value::object).as_object_mut();
+            let annotations = metadata.map(|it| it.get_or_insert("annotations", Value::object));
+            if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+                annotations.insert("deprecated.daemonset.template.generation", "0");
+                annotations.sort();
+            }
+        }
+        _ => {}
     }
 }

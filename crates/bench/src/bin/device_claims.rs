@@ -3,8 +3,9 @@
 //!
 //! `cargo run --release -p celplane-bench --bin device_claims` plays them on API server, durable store, scheduler and the
 //! controller of claims in one process. Nodes and devices are objects only. Each pod has a claim from a template; measured
-//! is from the first create to the last binding, the clients that create pods included.
+//! is from the first create to the last binding and its event, the clients that create pods included.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ use client::election::Leadership;
 use client::informer::Change;
 use client::objects::Selection;
 use client::{Client, Health, Informer, Resource, Shutdown, Stop};
+use http::Method;
 use kubelet::slice_template::SliceTemplate;
 use store::{Embedded, Store};
 use telemetry::metrics::Registry;
@@ -47,11 +49,18 @@ struct Arguments {
     /// How often each workload is played
     #[arg(long, default_value_t = 1)]
     runs: usize,
+    /// No more nodes than this
+    #[arg(long, default_value_t = usize::MAX)]
+    nodes: usize,
+    /// No more pods than this
+    #[arg(long, default_value_t = usize::MAX)]
+    pods: usize,
     /// Which workloads; all unless given
     workloads: Vec<String>,
 }
 
 /// A workload.
+#[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
     nodes: usize,
@@ -117,24 +126,45 @@ fn main() -> Result<ExitCode> {
     let wanted =
         |it: &&Workload| arguments.workloads.is_empty() || arguments.workloads.iter().any(|name| name == it.name);
     for workload in WORKLOADS.iter().filter(wanted) {
+        let workload = workload.at_most(arguments.nodes, arguments.pods);
         for _ in 0..arguments.runs.max(1) {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let (took, processor, writes) = runtime.block_on(run(workload))?;
-            let pods = workload.pods as f64;
+            let report = runtime.block_on(run(&workload))?;
+            let pods = workload.pods.saturating_sub(1) as f64;
             println!(
                 "{:<24} {:>6} {:>8.0} {:>12.0} {:>11.2}",
                 workload.name,
                 workload.pods,
-                pods / took.as_secs_f64(),
-                processor * 1e6 / pods,
-                writes as f64 / pods
+                pods / report.took.as_secs_f64(),
+                report.processor_seconds * 1e6 / pods,
+                report.writes.values().sum::<f64>() / pods
             );
+            let by_kind: Vec<String> =
+                report.writes.iter().map(|(kind, count)| format!("{kind} {:.2}", count / pods)).collect();
+            println!("  writes per pod: {}", by_kind.join(", "));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(workload: &Workload) -> Result<(Duration, f64, u64)> {
+impl Workload {
+    /// The same with no more nodes, and no more pods than find devices there.
+    fn at_most(self, nodes: usize, pods: usize) -> Self {
+        let fewer = self.nodes.min(nodes);
+        let fitting = self.pods.saturating_mul(fewer).checked_div(self.nodes).unwrap_or(0);
+        Workload { nodes: fewer, pods: pods.min(fitting), ..self }
+    }
+}
+
+/// What came of a run.
+struct Report {
+    took: Duration,
+    processor_seconds: f64,
+    /// How many requests that write, by verb and resource.
+    writes: BTreeMap<String, f64>,
+}
+
+async fn run(workload: &Workload) -> Result<Report> {
     let directory = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
     let store: Arc<dyn Store> =
         Arc::new(Embedded::open(directory.path().join("store.redb"), store::Options::default())?);
@@ -155,21 +185,25 @@ async fn run(workload: &Workload) -> Result<(Duration, f64, u64)> {
     // The first pod is not measured: it waits until everybody is at work.
     create(&admin, PODS, "bench", vec![pod("first")]).await?;
     until(&bound, 1).await?;
+    has_events(&admin, 1).await?;
     let pods: Vec<Value> = (1..workload.pods).map(|number| pod(&format!("pod-{number}"))).collect();
     let expected = workload.pods;
-    let revision = revision(&admin).await?;
+    let writes = writes(&admin).await?;
     let (begun, before) = (Instant::now(), processor_seconds("self").context("processor time")?);
     create(&admin, PODS, "bench", pods).await?;
     until(&bound, expected).await?;
+    has_events(&admin, expected).await?;
     let took = begun.elapsed();
-    let processor = processor_seconds("self").context("processor time")? - before;
-    // Events are written behind.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let writes = self::revision(&admin).await?.saturating_sub(revision);
+    let processor_seconds = processor_seconds("self").context("processor time")? - before;
+    let mut counted = self::writes(&admin).await?;
+    for (kind, count) in &mut counted {
+        *count -= writes.get(kind).copied().unwrap_or(0.0);
+    }
+    counted.retain(|_, count| *count > 0.0);
     stop.into_iter().for_each(|stop| stop.stop());
     scheduler.await??;
     server.stop().await?;
-    Ok((took, processor, writes))
+    Ok(Report { took, processor_seconds, writes: counted })
 }
 
 fn connect(server: &Arc<Server>, user: &str, groups: &[&str]) -> Client {
@@ -218,6 +252,10 @@ async fn prepare(admin: &Client, workload: &Workload) -> Result<()> {
         })
     };
     create(admin, NODES, "", names.iter().map(node).collect()).await?;
+    for name in &names {
+        // The server taints new nodes as not ready, and nobody is there who would take that away.
+        admin.documents(NODES).update("", name, &node(name)).await?;
+    }
     let template: SliceTemplate = workload.devices.parse()?;
     create(admin, SLICES, "", names.iter().flat_map(|name| template.slices(name)).collect()).await?;
     let by_driver = "device.driver == 'mla.example.com'";
@@ -287,8 +325,42 @@ async fn until(bound: &AtomicUsize, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Each write makes one.
-async fn revision(admin: &Client) -> Result<u64> {
-    let list = admin.documents(NAMESPACES).list(&Selection::default()).await?;
-    Ok(list.resource_version.parse()?)
+/// All that writes.
+const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+
+/// How many requests have written so far, by verb and resource.
+async fn writes(admin: &Client) -> Result<BTreeMap<String, f64>> {
+    let metrics = admin.send(Method::GET, "/metrics", "", String::new()).await?;
+    let metrics = std::str::from_utf8(&metrics)?;
+    let mut writes = BTreeMap::new();
+    for line in metrics.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        let label = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\""))?;
+            rest.split_once('"').map(|(value, _)| value)
+        };
+        let (Some(verb), Some(resource)) = (label("verb"), label("resource")) else { continue };
+        if WRITES.contains(&verb) && resource != "leases" {
+            let below = label("subresource").filter(|it| !it.is_empty()).map(|it| format!("/{it}"));
+            let count: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
+            *writes.entry(format!("{verb} {resource}{}", below.unwrap_or_default())).or_default() += count;
+        }
+    }
+    Ok(writes)
+}
+
+/// Waits until there are this many events.
+async fn has_events(admin: &Client, count: usize) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let body = admin.send(Method::GET, "/api/v1/namespaces/bench/events?limit=1", "", String::new()).await?;
+        let list = api::json::parse(&body)?;
+        let items = list.get("items").and_then(Value::as_array).map_or(0, <[Value]>::len);
+        let more = list.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64).unwrap_or(0);
+        let events = items.saturating_add(usize::try_from(more).unwrap_or(0));
+        if events >= count {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < TIMEOUT, "{events} of {count} events were written in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -1,15 +1,18 @@
 //! How many pods are bound per second, how fast, and at what cost: workloads after Kubernetes' scheduler_perf.
 //!
 //! `cargo run --release -p celplane-bench --bin scheduler -- basic node-affinity` plays them on API server, durable store and
-//! scheduler in one process; with `--core` on the scheduler's core alone.
+//! scheduler in one process; with `--core` on the scheduler's core alone, with `--kubeconfig` on a control plane that runs
+//! already.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use celplane_bench::memory;
-use celplane_bench::scheduling::whole::{self, Settings};
+use celplane_bench::scheduling::whole::{self, Running, Settings};
 use celplane_bench::scheduling::workload::Workload;
-use celplane_bench::scheduling::{Size, core, workload};
+use celplane_bench::scheduling::{Size, core, soak, workload};
 use clap::Parser;
 
 /// As the product has it.
@@ -40,8 +43,43 @@ struct Arguments {
     /// Keep objects in memory only
     #[arg(long)]
     ephemeral: bool,
+    /// Say where the processor time goes
+    #[arg(long, conflicts_with_all = ["core", "kubeconfig"])]
+    stages: bool,
+    /// Events go after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().event_ttl.as_secs())]
+    event_ttl: u64,
+    /// Make, bind and delete so many pods again and again for this long, and say whether memory grows
+    #[arg(long, value_name = "SECONDS", conflicts_with = "core")]
+    soak: Option<u64>,
+    /// A control plane that runs already
+    #[arg(long, value_name = "FILE", conflicts_with = "core", requires = "processes")]
+    kubeconfig: Option<PathBuf>,
+    /// Its processes, whose time and memory count
+    #[arg(long = "process", value_name = "ID", requires = "kubeconfig")]
+    processes: Vec<u32>,
+    /// It has nodes that run pods: wait until they run
+    #[arg(long, requires = "kubeconfig")]
+    running: bool,
     /// Which workloads; all unless given
     workloads: Vec<String>,
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        let running = self.kubeconfig.clone().map(|kubeconfig| Running {
+            kubeconfig,
+            processes: self.processes.clone(),
+            has_nodes: self.running,
+        });
+        Settings {
+            creators: self.creators,
+            ephemeral: self.ephemeral,
+            event_ttl: Duration::from_secs(self.event_ttl),
+            stages: self.stages,
+            running,
+        }
+    }
 }
 
 fn main() -> Result<ExitCode> {
@@ -53,7 +91,11 @@ fn main() -> Result<ExitCode> {
     }
     let wanted = |it: &&Workload| arguments.workloads.is_empty() || arguments.workloads.contains(&it.name);
     let chosen = known.iter().filter(wanted);
-    if arguments.core { core_alone(chosen, size) } else { all_together(chosen, size, &arguments) }?;
+    match arguments.soak {
+        _ if arguments.core => core_alone(chosen, size)?,
+        None => all_together(chosen, size, &arguments)?,
+        Some(seconds) => soak(chosen, size, &arguments, Duration::from_secs(seconds))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,12 +121,14 @@ fn core_alone<'w>(workloads: impl Iterator<Item = &'w Workload>, size: Size) -> 
 }
 
 fn all_together<'w>(workloads: impl Iterator<Item = &'w Workload>, size: Size, arguments: &Arguments) -> Result<()> {
-    let settings = Settings { creators: arguments.creators, ephemeral: arguments.ephemeral };
+    let settings = arguments.settings();
     let kept = if settings.ephemeral { "in memory" } else { "durable" };
-    println!(
-        "{} nodes, {} pods, {} sets; API server, {kept} store and scheduler in one process, from create to bound and event",
-        size.nodes, size.pods, size.sets
-    );
+    let what = match &settings.running {
+        None => format!("API server, {kept} store and scheduler in one process, from create to bound and event"),
+        Some(running) if running.has_nodes => "over TLS, from create to Running".to_owned(),
+        Some(_) => "over TLS, from create to bound and event".to_owned(),
+    };
+    println!("{} nodes, {} pods, {} sets; {what}", size.nodes, size.pods, size.sets);
     println!(
         "{:<24} {:>8} {:>9} {:>9} {:>9} {:>12} {:>10}  pods bound per half second",
         "workload", "pods/s", "p50 ms", "p90 ms", "p99 ms", "CPU µs/pod", "memory"
@@ -94,7 +138,7 @@ fn all_together<'w>(workloads: impl Iterator<Item = &'w Workload>, size: Size, a
         let mut reports = Vec::new();
         for _ in 0..arguments.runs.max(1) {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let report = runtime.block_on(whole::run(workload, size, settings))?;
+            let report = runtime.block_on(whole::run(workload, size, settings.clone()))?;
             let millis = |share: f64| report.latencies.quantile(share).unwrap_or(0.0) * 1e3;
             let per_second = size.pods as f64 / report.took.as_secs_f64();
             let micros = report.processor_seconds * 1e6 / size.pods as f64;
@@ -109,10 +153,33 @@ fn all_together<'w>(workloads: impl Iterator<Item = &'w Workload>, size: Size, a
                 memory::size(report.resident_bytes.unwrap_or(0) as f64),
                 report.over_time
             );
+            for (stage, seconds) in &report.stages {
+                println!("  {stage:<52} {:>7.1} µs", seconds * 1e6 / size.pods as f64);
+            }
             reports.push((per_second, micros));
         }
         if reports.len() > 1 {
             println!("{:<24} {}", format!("  median of {}", reports.len()), spread(&mut reports));
+        }
+    }
+    Ok(())
+}
+
+fn soak<'w>(
+    workloads: impl Iterator<Item = &'w Workload>,
+    size: Size,
+    arguments: &Arguments,
+    length: Duration,
+) -> Result<()> {
+    for workload in workloads {
+        let size = Size { pods: size.pods.min(workload.pods_on(size.nodes)), ..size };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let soaked = runtime.block_on(soak::run(workload, size, &arguments.settings(), length))?;
+        let sizes: Vec<String> = soaked.resident_bytes.iter().map(|bytes| memory::size(*bytes as f64)).collect();
+        println!("{}: {} pods came and went; memory by round: {}", workload.name, soaked.pods, sizes.join(", "));
+        match soaked.growth() {
+            Some(growth) => println!("last third / middle third: {growth:.3}"),
+            None => println!("too few rounds to say how memory grows"),
         }
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! A workload on API server, durable store and scheduler in one process, from create to bound with its event.
 //!
 //! Nodes are objects only. Pods are created by clients in the same process, which go the whole way of a request but for the
-//! socket; their processor time counts as well.
+//! socket; their processor time counts as well. Or on a control plane that runs already, over TLS, with nodes of its own or not.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use api::features::{Features, Gate};
 use api::json::Value;
 use apiserver::identity::User;
@@ -24,9 +25,11 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::Size;
+use super::stages::{self, Metered, Stages};
 use super::workload::Workload;
 use crate::load::latencies::Latencies;
 use crate::load::target::processor_seconds;
+use crate::memory;
 
 const NODES: Resource = Resource::new("", "v1", "nodes", "Node");
 const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
@@ -40,17 +43,35 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// How a workload is played.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// This many clients create pods at a time.
     pub creators: usize,
     /// Objects are kept in memory only.
     pub ephemeral: bool,
+    /// Events go after this time.
+    pub event_ttl: Duration,
+    /// Processor time is measured by stage.
+    pub stages: bool,
+    /// The control plane that runs already.
+    pub running: Option<Running>,
+}
+
+/// A control plane that runs already, and is spoken to over TLS.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// How to reach it.
+    pub kubeconfig: PathBuf,
+    /// Its processes, whose time and memory count.
+    pub processes: Vec<u32>,
+    /// It has nodes that run pods: measured is until they run.
+    pub has_nodes: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { creators: 64, ephemeral: false }
+        let event_ttl = Options::default().event_ttl;
+        Self { creators: 64, ephemeral: false, event_ttl, stages: false, running: None }
     }
 }
 
@@ -65,8 +86,10 @@ pub struct Report {
     pub latencies: Latencies,
     /// How many pods were bound in each half second.
     pub over_time: Vec<usize>,
-    /// How much memory the process had at the end.
+    /// How much memory the process had at the end, or all processes of a control plane that ran already.
     pub resident_bytes: Option<u64>,
+    /// What each stage took, in seconds, where that was asked for.
+    pub stages: Vec<(&'static str, f64)>,
 }
 
 /// When pods were created and seen bound.
@@ -79,14 +102,22 @@ struct Seen {
     begun: Option<Instant>,
 }
 
-struct Cluster {
-    server: Arc<Server>,
+pub(super) struct Cluster {
+    own: Option<Own>,
+    running: Option<Running>,
     admin: Client,
     seen: Arc<Mutex<Seen>>,
-    stop: Stop,
-    scheduler: tokio::task::JoinHandle<Result<(), scheduler::StartError>>,
     creators: usize,
     _watch: Informer<Value>,
+}
+
+/// Server and scheduler in this process.
+struct Own {
+    server: Arc<Server>,
+    stop: Stop,
+    scheduler: tokio::task::JoinHandle<Result<(), scheduler::StartError>>,
+    registry: Arc<Registry>,
+    stages: Option<Arc<Stages>>,
     _directory: Option<TempDir>,
 }
 
@@ -95,11 +126,9 @@ struct Cluster {
 /// # Errors
 /// Something could not be made, or pods were not bound.
 pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<Report> {
-    let cluster = Cluster::start(workload, settings).await?;
+    let cluster = Cluster::start(workload, &settings).await?;
     let sets = workload.sets(size);
-    let nodes = (0..size.nodes).map(|number| workload.node(number, sets)).collect::<Result<Vec<_>>>()?;
-    cluster.create(NODES, "", nodes.clone()).await?;
-    cluster.untaint(nodes).await?;
+    cluster.create_nodes(workload, size).await?;
     let mut placed_before = Vec::new();
     for (before, prefix, count) in workload.pods_before(size) {
         let mut pods = (0..count).map(|number| before.pod(&prefix, number, sets)).collect::<Result<Vec<_>>>()?;
@@ -116,65 +145,107 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
     let mut pods = (0..size.pods).map(|number| workload.measured_pod(number, sets)).collect::<Result<Vec<_>>>()?;
     cluster.give_classes(&mut pods).await?;
     cluster.seen().begun = Some(Instant::now());
-    let (begun, before) = (Instant::now(), processor_seconds("self").context("processor time")?);
+    let stages_before = cluster.begin_stages();
+    let (begun, before) = (Instant::now(), cluster.processor_seconds()?);
     let created = cluster.create(PODS, "bench", pods);
     tokio::try_join!(created, cluster.churn(workload, size, bound, placed_before))?;
     cluster.bound(bound.saturating_add(size.pods)).await?;
-    cluster.has_events(events.saturating_add(size.pods)).await?;
+    if !cluster.has_nodes() {
+        cluster.has_events(events.saturating_add(size.pods)).await?;
+    }
     let took = begun.elapsed();
-    let processor_seconds = processor_seconds("self").context("processor time")? - before;
+    let processor_seconds = cluster.processor_seconds()? - before;
+    let stages = cluster.stages(stages_before, processor_seconds);
     let seen = std::mem::take(&mut *cluster.seen());
     let report = Report {
         took,
         processor_seconds,
         latencies: seen.latencies,
         over_time: seen.over_time,
-        resident_bytes: crate::memory::resident_bytes(),
+        resident_bytes: cluster.resident_bytes(),
+        stages,
     };
     cluster.end().await?;
     Ok(report)
 }
 
 impl Cluster {
-    async fn start(workload: &Workload, settings: Settings) -> Result<Self> {
-        let mut directory = None;
-        let store: Arc<dyn Store> = if settings.ephemeral {
-            Arc::new(Embedded::in_memory(store::Options::default())?)
-        } else {
-            let made = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
-            let store = Embedded::open(made.path().join("store.redb"), store::Options::default())?;
-            directory = Some(made);
-            Arc::new(store)
+    pub(super) async fn start(workload: &Workload, settings: &Settings) -> Result<Self> {
+        let (own, admin) = match &settings.running {
+            Some(running) => {
+                let admin = Client::from_kubeconfig(&running.kubeconfig, None, "bench").await;
+                (None, admin.map_err(|error| anyhow!("{error}"))?)
+            }
+            None => {
+                let (own, admin) = Own::start(workload, settings).await?;
+                (Some(own), admin)
+            }
         };
-        let features = match workload.gates_off {
-            true => Features::default(),
-            // `Gt` has a gate of its own.
-            false => Features::all_proposals().with(Gate::TaintTolerationComparisonOperators, true),
-        };
-        let server = Server::start(store, Options { features, ..Options::default() }).await?;
-        let connect =
-            |user: User, component: &str| Client::in_process(Connection::new(server.clone(), Some(user)), component);
-        let admin = connect(User::authenticated("admin", &["system:masters"]), "bench");
-        let (stop, shutdown) = Shutdown::channel();
-        let scheduler = tokio::spawn(scheduler::run(scheduler::Options {
-            client: connect(User::authenticated(scheduler::IDENTITY, &[]), "kube-scheduler"),
-            features,
-            registry: Arc::new(Registry::new()),
-            health: Health::new(),
-            shutdown,
-            leadership: Leadership::uncontested(),
-            seed: 1,
-            device_cost_limit: dra::Budget::COST_LIMIT,
-            configuration: Default::default(),
-            profiler: Default::default(),
-        }));
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        let watch = watch(&admin, &seen);
-        let creators = settings.creators;
-        let cluster = Self { server, admin, seen, stop, scheduler, creators, _watch: watch, _directory: directory };
-        cluster.create(NAMESPACES, "", vec![api::json!({"metadata": {"name": "bench"}})]).await?;
-        cluster.create(ACCOUNTS, "bench", vec![api::json!({"metadata": {"name": "default"}})]).await?;
+        let running = settings.running.clone();
+        let done =
+            if running.as_ref().is_some_and(|it| it.has_nodes) { "status.phase=Running" } else { "spec.nodeName!=" };
+        let watch = watch(&admin, &seen, done);
+        let cluster = Self { own, running, admin, seen, creators: settings.creators, _watch: watch };
+        for (resource, namespace, name) in [(NAMESPACES, "", "bench"), (ACCOUNTS, "bench", "default")] {
+            match cluster.admin.documents(resource).create(namespace, &api::json!({"metadata": {"name": name}})).await {
+                // Its controllers may have been faster.
+                Err(error) if !error.is_already_exists() => return Err(error.into()),
+                _ => {}
+            }
+        }
         Ok(cluster)
+    }
+
+    /// Whether nodes run the pods.
+    fn has_nodes(&self) -> bool {
+        self.running.as_ref().is_some_and(|it| it.has_nodes)
+    }
+
+    /// Nodes as objects, unless there are real ones.
+    pub(super) async fn create_nodes(&self, workload: &Workload, size: Size) -> Result<()> {
+        if self.has_nodes() {
+            return Ok(());
+        }
+        let sets = workload.sets(size);
+        let nodes = (0..size.nodes).map(|number| workload.node(number, sets)).collect::<Result<Vec<_>>>()?;
+        self.create(NODES, "", nodes.clone()).await?;
+        self.untaint(nodes).await
+    }
+
+    /// The processor time of all processes, this one included.
+    fn processor_seconds(&self) -> Result<f64> {
+        let others = self.running.iter().flat_map(|it| &it.processes).map(|id| processor_seconds(&id.to_string()));
+        others.chain([processor_seconds("self")]).sum::<Option<f64>>().context("processor time")
+    }
+
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        match &self.running {
+            None => memory::resident_bytes(),
+            Some(running) => running.processes.iter().map(|id| memory::resident_bytes_of(*id)).sum(),
+        }
+    }
+
+    /// What the stages outside of requests have taken before.
+    fn begin_stages(&self) -> [f64; 4] {
+        let Some(own) = &self.own else { return [0.0; 4] };
+        if let Some(stages) = &own.stages {
+            stages.reset();
+        }
+        own.aside()
+    }
+
+    /// What each stage took since, and the rest of all that was taken.
+    fn stages(&self, before: [f64; 4], all: f64) -> Vec<(&'static str, f64)> {
+        let Some((own, stages)) = self.own.as_ref().and_then(|own| Some((own, own.stages.as_ref()?))) else {
+            return Vec::new();
+        };
+        let mut taken: Vec<(&'static str, f64)> = stages.seconds().collect();
+        let names = ["filter", "score", "queue, and the rest of an attempt", "store: its own threads"];
+        taken.extend(names.into_iter().zip(own.aside().into_iter().zip(before).map(|(after, before)| after - before)));
+        let rest = all - taken.iter().map(|(_, seconds)| seconds).sum::<f64>();
+        taken.push(("rest: clients, decoding of what is watched, tasks", rest));
+        taken
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -265,13 +336,39 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until this many pods are bound.
-    async fn bound(&self, count: usize) -> Result<()> {
+    /// Creates pods, many at a time.
+    pub(super) async fn create_pods(&self, pods: Vec<Value>) -> Result<()> {
+        self.create(PODS, "bench", pods).await
+    }
+
+    /// Deletes pods, many at a time.
+    pub(super) async fn delete(&self, names: Vec<String>) -> Result<()> {
+        let mut deletions = JoinSet::new();
+        for name in names {
+            let api = self.admin.documents(PODS);
+            deletions.spawn(async move {
+                let how = Deletion { grace_period_seconds: Some(0), ..Deletion::default() };
+                api.delete("bench", &name, &how).await
+            });
+            while deletions.len() >= self.creators
+                && let Some(ended) = deletions.join_next().await
+            {
+                ended??;
+            }
+        }
+        while let Some(ended) = deletions.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// Waits until this many pods are bound, or run where nodes run them.
+    pub(super) async fn bound(&self, count: usize) -> Result<()> {
         let begun = Instant::now();
         while self.seen().bound < count {
             let bound = self.seen().bound;
             ensure!(begun.elapsed() < TIMEOUT, "{bound} of {count} pods were bound in time");
-            ensure!(!self.scheduler.is_finished(), "the scheduler ended");
+            ensure!(!self.own.as_ref().is_some_and(|own| own.scheduler.is_finished()), "the scheduler ended");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())
@@ -310,17 +407,76 @@ impl Cluster {
         Ok(items.saturating_add(usize::try_from(more).unwrap_or(0)))
     }
 
-    async fn end(self) -> Result<()> {
-        self.stop.stop();
-        self.scheduler.await??;
-        self.server.stop().await?;
+    pub(super) async fn end(self) -> Result<()> {
+        let Some(own) = self.own else { return Ok(()) };
+        own.stop.stop();
+        own.scheduler.await??;
+        own.server.stop().await?;
         Ok(())
     }
 }
 
+impl Own {
+    async fn start(workload: &Workload, settings: &Settings) -> Result<(Self, Client)> {
+        let mut directory = None;
+        let store: Arc<dyn Store> = if settings.ephemeral {
+            Arc::new(Embedded::in_memory(store::Options::default())?)
+        } else {
+            let made = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
+            let store = Embedded::open(made.path().join("store.redb"), store::Options::default())?;
+            directory = Some(made);
+            Arc::new(store)
+        };
+        let features = match workload.gates_off {
+            true => Features::default(),
+            // `Gt` has a gate of its own.
+            false => Features::all_proposals().with(Gate::TaintTolerationComparisonOperators, true),
+        };
+        let options = Options { features, event_ttl: settings.event_ttl, ..Options::default() };
+        let server = Server::start(store, options).await?;
+        let stages = settings.stages.then(Arc::<Stages>::default);
+        let connect = |user: User, component: &str| {
+            let connection = Connection::new(server.clone(), Some(user));
+            match stages.clone() {
+                Some(stages) => Client::in_process(Metered { connection, stages }, component),
+                None => Client::in_process(connection, component),
+            }
+        };
+        let admin = connect(User::authenticated("admin", &["system:masters"]), "bench");
+        let (stop, shutdown) = Shutdown::channel();
+        let registry = Arc::new(Registry::new());
+        let scheduler = tokio::spawn(scheduler::run(scheduler::Options {
+            client: connect(User::authenticated(scheduler::IDENTITY, &[]), "kube-scheduler"),
+            features,
+            registry: registry.clone(),
+            health: Health::new(),
+            shutdown,
+            leadership: Leadership::uncontested(),
+            seed: 1,
+            device_cost_limit: dra::Budget::COST_LIMIT,
+            configuration: Default::default(),
+            profiler: Default::default(),
+        }));
+        Ok((Self { server, stop, scheduler, registry, stages, _directory: directory }, admin))
+    }
+
+    /// What filters, scores, the rest of attempts, and the store's threads have taken so far.
+    fn aside(&self) -> [f64; 4] {
+        let metrics = self.registry.text();
+        let point = |name: &str| {
+            let label = format!("extension_point=\"{name}\"");
+            stages::sum(&metrics, "scheduler_framework_extension_point_duration_seconds_sum", &label)
+        };
+        let filter = point("PreFilter") + point("Filter");
+        let score = point("PreScore") + point("Score");
+        let attempts = stages::sum(&metrics, "scheduler_scheduling_algorithm_duration_seconds_sum", "");
+        [filter, score, attempts - filter - score, stages::threads_seconds("store-")]
+    }
+}
+
 /// Notes when pods are bound.
-fn watch(admin: &Client, seen: &Arc<Mutex<Seen>>) -> Informer<Value> {
-    let selection = Selection { fields: "spec.nodeName!=".to_owned(), ..Selection::default() };
+fn watch(admin: &Client, seen: &Arc<Mutex<Seen>>, done: &str) -> Informer<Value> {
+    let selection = Selection { fields: done.to_owned(), ..Selection::default() };
     // Nothing of the pods is needed but their names.
     let watch = Informer::decoding(admin, PODS, selection, |_| Ok(Value::Null));
     let seen = seen.clone();

@@ -78,6 +78,8 @@ impl Access {
         }
         let user = match (user, token) {
             (Some(user), _) => user.clone(),
+            // Not a token at all, such as a password.
+            (None, Some("")) => return Err(Refused::unauthorized()),
             (None, Some(token)) => self.user_of(token).await?,
             (None, None) => User::anonymous(),
         };

@@ -1,4 +1,5 @@
-//! What the scheduler makes of a toleration: three plugins and a queueing hint, each asked through the whole core.
+//! What the scheduler makes of a toleration: filters, scores, spreading, making room and a queueing hint, each asked through
+//! the whole core.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,4 +89,31 @@ pub(super) fn spreads_to(tolerations: &[Toleration], taint: &Taint, features: Fe
     });
     core.set_pod(&pod("p", tolerations, spec), Duration::ZERO);
     !is_placed(&mut core, Duration::ZERO)
+}
+
+/// `TaintToleration` among scores: a soft taint counts against a node unless it is tolerated.
+pub(super) fn likes(tolerations: &[Toleration], taint: &Taint, features: Features) -> bool {
+    let mut core = core(features);
+    core.set_node(&node("soft", std::slice::from_ref(taint)), Duration::ZERO);
+    core.set_node(&node("plain", &[]), Duration::ZERO);
+    core.set_pod(&pod("p", tolerations, json!({})), Duration::ZERO);
+    let attempt = core.schedule_one(Duration::ZERO).unwrap();
+    let id = core.cluster().cache.node_named("soft").unwrap().id;
+    let scores = attempt.scores.unwrap();
+    let by_taints = scores.by_plugin.iter().find(|it| it.plugin == "TaintToleration").unwrap();
+    by_taints.raw.iter().any(|(node, count)| *node == id && *count == 0)
+}
+
+/// `DefaultPreemption`: room is made on a full node only where the pod could then run.
+pub(super) fn makes_room(tolerations: &[Toleration], taint: &Taint, features: Features) -> bool {
+    let mut core = core(features);
+    core.set_node(&node("n", std::slice::from_ref(taint)), Duration::ZERO);
+    let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "8"}}}]);
+    let low = json!({"nodeName": "n", "priority": 0, "containers": (containers.clone())});
+    core.set_pod(&pod("low", &[], low), Duration::ZERO);
+    core.set_pod(&pod("high", tolerations, json!({"priority": 10, "containers": containers})), Duration::ZERO);
+    match core.schedule_one(Duration::ZERO).unwrap().outcome {
+        Outcome::Unschedulable(unplaced) => unplaced.nomination.is_some_and(|it| it.victims.len() == 1),
+        other => panic!("the node is full: {other:?}"),
+    }
 }

@@ -51,7 +51,7 @@ pub(crate) fn is_for(claim: &ResourceClaim, pod: &Pod) -> bool {
         && claim.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
 }
 
-/// What one claim of a pod needs, given the claims of the namespace and the template that it names.
+/// What one claim of a pod needs, given the claims that were made for it and the template that it names.
 pub(crate) fn need<'a>(
     pod: &Pod,
     wanted: &PodResourceClaim,

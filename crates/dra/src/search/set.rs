@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use cel_kubernetes::environments::device::Device;
 
-use super::{At, Search, Stop};
+use super::{At, FailedSet, Search, Stop};
 use crate::claims::Count;
 use crate::constraints::pruning::{Open, Partial};
 use crate::constraints::{Constraint, Rule};
@@ -67,7 +67,7 @@ impl<'s> Search<'s, '_> {
             Answer::No => Ok(false),
             Answer::Fails(error) => {
                 let devices = self.pools.few_names(&chosen);
-                self.failed_set = chosen;
+                self.failed = FailedSet { claim, devices: chosen };
                 Err(Stop::Error(Error::ConstraintFails {
                     node: self.pools.node.to_string(),
                     claim: self.claims.claims.of(claim).key.clone(),
@@ -104,7 +104,7 @@ impl<'s> Search<'s, '_> {
         if self.budget.cost > self.budget.cost_limit {
             return Err(Error::TooCostly { limit: self.budget.cost_limit });
         }
-        Ok(())
+        self.budget.wait(cost)
     }
 
     /// Whether no completion of what is chosen can satisfy the constraints over sets, and none would be an error.

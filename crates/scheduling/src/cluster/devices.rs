@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dra::{Budget, Effort, Expressions, Inventory, Narration};
+use dra::{Budget, Deferred, Effort, Expressions, Inventory, Narration};
 
 use super::objects::Object;
 
@@ -19,7 +19,20 @@ pub struct Devices {
     pub clock: Option<Clock>,
     /// Every step of a search is told.
     pub narrates: bool,
+    /// How much work an attempt does itself, see [`Budget::patience`]: what takes longer is carried out by the caller, aside.
+    /// Nothing if attempts wait for all searches.
+    pub patience: Option<u64>,
+    /// What searches that were carried out aside took of this attempt's budget.
+    pub(crate) carried: Carried,
     spent: Mutex<Option<Spent>>,
+}
+
+/// What searches that were carried out aside have taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Carried {
+    pub(crate) effort: Effort,
+    pub(crate) searches: u64,
+    pub(crate) time: Duration,
 }
 
 /// The time since some moment.
@@ -36,13 +49,16 @@ pub struct Spent {
     pub narration: Option<Narration>,
     /// What went wrong with expressions; each once.
     pub problems: Vec<dra::Error>,
+    /// The search that the attempt did not wait for.
+    pub(crate) deferred: Option<(Deferred, Option<Duration>)>,
 }
 
 impl Devices {
     /// No devices yet.
     pub fn new(inventory: Inventory, programs: Arc<Expressions>) -> Self {
         let (cost_limit, spent) = (Budget::COST_LIMIT, Mutex::default());
-        Devices { inventory, programs, cost_limit, clock: None, narrates: false, spent }
+        let carried = Carried::default();
+        Devices { inventory, programs, cost_limit, clock: None, narrates: false, patience: None, carried, spent }
     }
 
     /// Notes what looking for devices took.
@@ -53,6 +69,11 @@ impl Devices {
     /// What was noted since the last call; nothing if no devices were looked for.
     pub(crate) fn take_spent(&self) -> Option<Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The search that the attempt did not wait for, and how long it may take.
+    pub(crate) fn take_deferred(&self) -> Option<(Deferred, Option<Duration>)> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.deferred.take()
     }
 
     /// An object before and after a change.

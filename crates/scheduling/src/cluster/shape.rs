@@ -43,7 +43,7 @@ struct Key {
     labels: StringMap,
     owner: Option<OwnerReference>,
     spec: PodSpec,
-    /// The pod's name, where its claims are named after it.
+    /// The pod's name, where its claims to volumes are named after it.
     name: Text,
 }
 
@@ -90,7 +90,7 @@ impl Key {
             container.volume_mounts.iter_mut().for_each(|mount| mount.name = Text::default());
         }
         (spec.hostname, spec.subdomain) = (Text::default(), Text::default());
-        let is_named = spec.volumes.iter().any(|volume| volume.ephemeral.is_some()) || !spec.resource_claims.is_empty();
+        let is_named = spec.volumes.iter().any(|volume| volume.ephemeral.is_some());
         Key {
             namespace: pod.metadata.namespace.clone(),
             labels: pod.metadata.labels.clone(),

@@ -23,6 +23,7 @@ use matching::Matcher;
 
 use self::claims::PodClaims;
 use super::args::{self, ArgsError};
+use crate::aside;
 use crate::cluster::{Cluster, Devices, NodeId, NodeInfo, PodInfo};
 use crate::framework::{
     Action, Change, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Score, Status, default_normalize,
@@ -106,8 +107,8 @@ impl Plugin for DynamicResources {
         hints::hint(pod, change, cluster)
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Status> {
-        claims::names(pod).map(|_| ()).map_err(Status::unresolvable)
+    fn pre_enqueue(&self, pod: &PodInfo, cluster: &Cluster) -> Result<(), Status> {
+        claims::are_made(pod, cluster).map_err(Status::unresolvable)
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
@@ -191,6 +192,8 @@ struct Asking<'c> {
     devices: &'c Devices,
     /// Nothing where all claims have their devices.
     attempt: Option<RefCell<Attempt<'c>>>,
+    /// How long looking for devices may take.
+    timeout: Option<Duration>,
     pod: Text,
 }
 
@@ -209,7 +212,7 @@ impl<'c> Asking<'c> {
             claims::check(claim, devices, cluster)?;
         }
         let attempt = (!waiting.is_empty()).then(|| RefCell::new(attempt(&waiting, devices, cluster, timeout)));
-        Ok(Some(Asking { claims, devices, attempt, pod: pod.uid.clone() }))
+        Ok(Some(Asking { claims, devices, attempt, timeout, pod: pod.uid.clone() }))
     }
 
     /// Devices for all claims that need some.
@@ -269,6 +272,9 @@ impl Drop for Asking<'_> {
             if let Some(told) = attempt.take_narration() {
                 spent.narration.get_or_insert_default().extend(told);
             }
+            if let Some(deferred) = attempt.take_deferred() {
+                spent.deferred = Some((deferred, self.timeout));
+            }
         });
     }
 }
@@ -285,18 +291,10 @@ fn attempt<'c>(
     let claims = Claims::new(claims, &class, &devices.programs, devices.inventory.features());
     let budget = Budget {
         cost_limit: devices.cost_limit,
+        cost: devices.carried.effort.cost,
         narration: devices.narrates.then(Narration::default),
-        interrupt: match (&devices.clock, timeout) {
-            (Some(clock), Some(timeout)) => {
-                let (clock, started) = (clock.clone(), clock());
-                Box::new(move || {
-                    let is_late = clock().saturating_sub(started) > timeout;
-                    is_late.then(|| format!("timed out trying to allocate devices after {timeout:?}"))
-                })
-            }
-            _ => Box::new(|| None),
-        },
-        ..Budget::by_cost()
+        interrupt: aside::limit(devices.clock.as_ref(), timeout, devices.carried.time),
+        patience: devices.patience,
     };
     Attempt::new(&devices.inventory, claims, budget, Some(&|| Box::new(LookAhead::default())))
 }

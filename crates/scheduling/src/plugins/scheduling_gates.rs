@@ -4,7 +4,7 @@ use api::json::Value;
 use matching::Matcher;
 
 use super::args::{self, ArgsError};
-use crate::cluster::PodInfo;
+use crate::cluster::{Cluster, PodInfo};
 use crate::framework::{Action, Event, Plugin, Point, Resource, Status};
 
 pub(super) const NAME: &str = "SchedulingGates";
@@ -32,7 +32,7 @@ impl Plugin for SchedulingGates {
         vec![Event::new(Resource::TargetPod, Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
     }
 
-    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), Status> {
+    fn pre_enqueue(&self, pod: &PodInfo, _: &Cluster) -> Result<(), Status> {
         let gates: Vec<&str> = pod.spec().scheduling_gates.iter().map(|gate| gate.name.as_str()).collect();
         if gates.is_empty() {
             return Ok(());

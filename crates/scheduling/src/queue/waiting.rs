@@ -1,38 +1,49 @@
 //! Pods that wait for something to change, grouped by who rejected them and by shape.
 //!
 //! Ten thousand pods of one workload are one group: a change is looked at once for all of them, and not at all if none of
-//! their plugins waits for it.
+//! their plugins waits for it. Pods with claims of their own are groups of their own: what helps one need not help another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::json::Text;
 
 use super::PluginSet;
-use crate::cluster::ShapeId;
+use crate::cluster::{PodInfo, ShapeId};
 
-/// Who rejected the pods, and their shape.
-pub(super) type Group = (PluginSet, ShapeId);
+/// Who rejected the pods, and what they have in common.
+pub(super) type Group = (PluginSet, Kind);
+
+/// The shape of pods; the uid of one that differs from others of its shape.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind(ShapeId, Option<Text>);
+
+impl Kind {
+    pub(super) fn of(pod: &PodInfo) -> Self {
+        let differs = !pod.spec().resource_claims.is_empty();
+        Kind(pod.shape.id, differs.then(|| pod.uid.clone()))
+    }
+}
 
 /// Pods that wait for something to change.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    groups: BTreeMap<PluginSet, BTreeMap<ShapeId, BTreeSet<Text>>>,
+    groups: BTreeMap<PluginSet, BTreeMap<Kind, BTreeSet<Text>>>,
 }
 
 impl Waiting {
-    pub(super) fn insert(&mut self, by: PluginSet, shape: ShapeId, uid: Text) {
-        self.groups.entry(by).or_default().entry(shape).or_default().insert(uid);
+    pub(super) fn insert(&mut self, by: PluginSet, kind: Kind, uid: Text) {
+        self.groups.entry(by).or_default().entry(kind).or_default().insert(uid);
     }
 
-    pub(super) fn remove(&mut self, by: PluginSet, shape: ShapeId, uid: &str) {
-        let Some(shapes) = self.groups.get_mut(&by) else { return };
-        if let Some(pods) = shapes.get_mut(&shape) {
+    pub(super) fn remove(&mut self, by: PluginSet, kind: &Kind, uid: &str) {
+        let Some(kinds) = self.groups.get_mut(&by) else { return };
+        if let Some(pods) = kinds.get_mut(kind) {
             pods.remove(uid);
             if pods.is_empty() {
-                shapes.remove(&shape);
+                kinds.remove(kind);
             }
         }
-        if shapes.is_empty() {
+        if kinds.is_empty() {
             self.groups.remove(&by);
         }
     }
@@ -40,17 +51,17 @@ impl Waiting {
     /// The groups that one of the plugins rejected.
     pub(super) fn groups(&self, listeners: PluginSet) -> Vec<Group> {
         let rejected = self.groups.iter().filter(|(by, _)| **by & listeners != 0);
-        rejected.flat_map(|(by, shapes)| shapes.keys().map(|shape| (*by, *shape))).collect()
+        rejected.flat_map(|(by, kinds)| kinds.keys().map(|kind| (*by, kind.clone()))).collect()
     }
 
     /// One pod of a group.
-    pub(super) fn any_of(&self, (by, shape): Group) -> Option<&Text> {
-        self.groups.get(&by)?.get(&shape)?.first()
+    pub(super) fn any_of(&self, (by, kind): &Group) -> Option<&Text> {
+        self.groups.get(by)?.get(kind)?.first()
     }
 
     /// All pods of a group.
-    pub(super) fn all_of(&self, (by, shape): Group) -> Vec<Text> {
-        let pods = self.groups.get(&by).and_then(|shapes| shapes.get(&shape));
+    pub(super) fn all_of(&self, (by, kind): &Group) -> Vec<Text> {
+        let pods = self.groups.get(by).and_then(|kinds| kinds.get(kind));
         pods.map(|pods| pods.iter().cloned().collect()).unwrap_or_default()
     }
 }

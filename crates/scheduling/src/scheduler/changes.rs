@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
+use api::json::Text;
+use api::resource::v1::ResourceClaim;
 
 use super::Scheduler;
 use crate::cluster::{NodeObject, Object, ObjectKind, PodInfo, changes_of_pod, object_change};
@@ -51,6 +53,7 @@ impl Scheduler {
             let kept = PodInfo { nominated_node: node, ..queued.pod.as_ref().clone() };
             self.assigned_pod_gone(&kept, now);
         }
+        self.searching.remove(uid);
         if let Some(binding) = self.binding.remove(uid) {
             self.take_back(&binding.writes);
         }
@@ -145,26 +148,44 @@ impl Scheduler {
         new: Option<&Object>,
         now: Duration,
     ) {
-        if let Some(resource) = kind.resource() {
-            self.happened(Event::new(resource, action), object_change(kind, old, new), now);
+        let Some(resource) = kind.resource() else { return };
+        let (event, change) = (Event::new(resource, action), object_change(kind, old, new));
+        match new {
+            // There are as many claims as pods: only those who use one are asked about it, unless it leaves devices to others.
+            Some(Object::ResourceClaim(claim)) if !leaves_devices(old, claim) => {
+                let owner = claim.metadata.controller().map(|owner| owner.uid.clone());
+                let naming = self.queue.naming(&claim.metadata.namespace, &claim.metadata.name).cloned();
+                let users = naming.chain(owner).collect::<Vec<_>>();
+                self.wake(event, change, Some(users), now);
+            }
+            _ => self.happened(event, change, now),
         }
     }
 
     /// Wakes the pods that a change may help.
     fn happened(&mut self, event: Event, change: Change<'_>, now: Duration) {
+        self.wake(event, change, None, now);
+    }
+
+    /// The same among some pods.
+    fn wake(&mut self, event: Event, change: Change<'_>, among: Option<Vec<Text>>, now: Duration) {
         let listeners = self.profiles.iter().flat_map(|profile| profile.listeners(event));
         let listeners = listeners.fold(0, |set, enabled| set | enabled.bit);
         if listeners == 0 {
             return;
         }
         let mut queue = std::mem::replace(&mut self.queue, crate::queue::Queue::new(Default::default()));
-        queue.happened(
-            event,
-            listeners,
-            |pod, rejected| self.helps(pod, rejected, event, change),
-            |pod| self.gate(pod),
-            now,
-        );
+        let wake = || {
+            let helps = |pod: &PodInfo, rejected| self.helps(pod, rejected, event, change);
+            let gate = |pod: &PodInfo| self.gate(pod);
+            match among {
+                Some(uids) => queue.happened_to(uids, event, listeners, helps, gate, now),
+                None => {
+                    queue.happened(event, listeners, helps, gate, now);
+                }
+            }
+        };
+        self.event_timings.measure(self.clock.as_ref(), wake, |_| (event, None));
         self.queue = queue;
     }
 
@@ -172,7 +193,11 @@ impl Scheduler {
     pub(super) fn helps(&self, pod: &PodInfo, rejected: PluginSet, event: Event, change: Change<'_>) -> PluginSet {
         let Some(profile) = self.profile(pod) else { return 0 };
         let asked = profile.listeners(event).filter(|enabled| enabled.bit & rejected != 0);
-        let won = asked.filter(|it| it.plugin.hint(pod, event, change, &self.cluster) == Hint::Queue);
+        let won = asked.filter(|it| {
+            let ask = || it.plugin.hint(pod, event, change, &self.cluster);
+            let told = |hint: &Hint| (event, Some((it.plugin.name(), *hint)));
+            self.event_timings.measure(self.clock.as_ref(), ask, told) == Hint::Queue
+        });
         won.fold(0, |set, enabled| set | enabled.bit)
     }
 
@@ -180,7 +205,7 @@ impl Scheduler {
     fn gate(&self, pod: &PodInfo) -> Option<(PluginSet, Status)> {
         let profile = self.profile(pod)?;
         profile.at(Point::PreEnqueue).find_map(|enabled| {
-            let closed = enabled.plugin.pre_enqueue(pod).err()?;
+            let closed = enabled.plugin.pre_enqueue(pod, &self.cluster).err()?;
             Some((enabled.bit, closed.by(enabled.plugin.name())))
         })
     }
@@ -191,4 +216,9 @@ impl Scheduler {
         let sort = profile.and_then(|profile| profile.at(Point::QueueSort).next());
         sort.map_or(0, |enabled| enabled.plugin.rank(pod))
     }
+}
+
+/// Whether a claim had devices and has none any more.
+fn leaves_devices(old: Option<&Object>, new: &ResourceClaim) -> bool {
+    matches!(old, Some(Object::ResourceClaim(old)) if old.status.allocation.is_some() && new.status.allocation.is_none())
 }

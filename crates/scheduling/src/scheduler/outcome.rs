@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::json::Text;
 
+use crate::aside::DeviceSearch;
 use crate::cluster::{PodKey, Spent};
 use crate::complaints::Complaint;
 use crate::cycle::{Evaluation, Scores};
@@ -55,6 +56,8 @@ pub enum Outcome {
     Unschedulable(Unplaced),
     /// Something went wrong: event `FailedScheduling`, condition reason `SchedulerError`. It is tried again.
     Error(String),
+    /// The attempt goes on when a search has been carried out: see [`DeviceSearch`].
+    Deferred(Box<DeviceSearch>),
 }
 
 /// Where a pod goes.

@@ -2,16 +2,23 @@
 
 use super::slice::DeviceTaint;
 use crate::json::Text;
+use crate::meta::v1::Condition;
 use crate::view::{object, view};
 
 object! {
     /// A taint on all devices that it selects.
     pub struct DeviceTaintRule("resource.k8s.io", "v1") {
         pub spec: DeviceTaintRuleSpec,
+        pub status: DeviceTaintRuleStatus,
     }
 }
 
 view! {
+    /// What became of a rule.
+    pub struct DeviceTaintRuleStatus {
+        pub conditions: Vec<Condition>,
+    }
+
     /// Which devices, and what taint.
     pub struct DeviceTaintRuleSpec {
         pub device_selector: Option<DeviceTaintSelector>,

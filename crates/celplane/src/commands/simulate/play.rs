@@ -269,6 +269,10 @@ impl Playing {
                 self.tried.insert(attempt.uid.clone());
                 self.said.insert(attempt.uid, (pod, message));
             }
+            // Nobody else is held up here: attempts wait for their searches, unless told otherwise.
+            Outcome::Deferred(search) => {
+                self.core.searched(search.run(), self.now);
+            }
         }
     }
 

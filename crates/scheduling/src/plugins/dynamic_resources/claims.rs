@@ -46,7 +46,7 @@ pub(super) fn names(pod: &PodInfo) -> Result<Vec<ClaimName>, String> {
             names.push(ClaimName { name: name.clone(), is_generated: false });
         } else if claim.resource_claim_template_name.is_some() {
             let Some((_, generated)) = pod.generated_claims.iter().find(|(name, _)| *name == claim.name) else {
-                return Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key()));
+                return Err(not_created(pod));
             };
             names.extend(generated.clone().map(|name| ClaimName { name, is_generated: true }));
         } else {
@@ -56,6 +56,24 @@ pub(super) fn names(pod: &PodInfo) -> Result<Vec<ClaimName>, String> {
         }
     }
     Ok(names)
+}
+
+/// Whether the claims that are made for a pod are there. The pod's status may name one before it is seen.
+///
+/// # Errors
+/// One is not made yet, in Kubernetes' words.
+pub(super) fn are_made(pod: &PodInfo, cluster: &Cluster) -> Result<(), String> {
+    for ClaimName { name, is_generated } in names(pod)? {
+        let is_known = || cluster.objects.resource_claims.contains_key(&(pod.namespace().clone(), name.clone()));
+        if is_generated && !is_known() {
+            return Err(not_created(pod));
+        }
+    }
+    Ok(())
+}
+
+fn not_created(pod: &PodInfo) -> String {
+    format!("pod \"{}\": ResourceClaim not created yet", pod.key())
 }
 
 /// The claims of a pod as the API has them.

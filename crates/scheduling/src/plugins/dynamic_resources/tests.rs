@@ -17,12 +17,17 @@ const START: Duration = Duration::from_secs(1000);
 const LATER: Duration = Duration::from_secs(2000);
 
 fn scheduler(features: dra::Features) -> Scheduler {
+    scheduler_with(features, |_| {})
+}
+
+fn scheduler_with(features: dra::Features, change: impl FnOnce(&mut Devices)) -> Scheduler {
     let size = NonZeroUsize::new(64).unwrap();
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
     let matcher = Arc::new(Matcher::new(size, clock.clone(), Features::ALL).unwrap());
     let profile = plugins::default_profile(&matcher).unwrap();
-    let devices =
+    let mut devices =
         Devices::new(Inventory::new(matcher.clone(), features), Arc::new(Expressions::new(size, clock).unwrap()));
+    change(&mut devices);
     let mut scheduler = Scheduler::new(vec![profile], Backoff::default(), matcher, 1).with_devices(devices);
     let class = read(r#"{"metadata": {"name": "gpu"}}"#);
     scheduler.set_object(&Object::DeviceClass(Arc::new(class)), START);
@@ -223,4 +228,154 @@ fn ids_of_shares_are_uuids() {
     assert_ne!(id, share_id("other", 1));
     let lengths: Vec<usize> = id.split('-').map(str::len).collect();
     assert_eq!(lengths, [8, 4, 4, 4, 12]);
+}
+
+/// Of which no part tells anything, and which no set satisfies.
+const UNPRUNABLE: &str = r#", "constraints": [{"cel": {"expression":
+    "devices.map(d, d.attributes['gpu.example.com'].id).sum() % 7 == 9"}}]"#;
+
+/// The same with limits: on what is searched within an attempt, and on what an attempt costs in all.
+fn impatient(patience: impl Into<Option<u64>>, cost_limit: u64) -> Scheduler {
+    let patience = patience.into();
+    scheduler_with(dra::Features::ALL, |devices| (devices.patience, devices.cost_limit) = (patience, cost_limit))
+}
+
+#[track_caller]
+fn deferred(scheduler: &mut Scheduler, now: Duration) -> crate::aside::DeviceSearch {
+    match scheduler.schedule_one(now).expect("a pod to try").outcome {
+        Outcome::Deferred(search) => *search,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_search_that_cannot_be_cut_holds_up_no_other_pod() {
+    let mut scheduler = impatient(10_000, 200_000);
+    add_node(&mut scheduler, "n", 40);
+    let roomy = r#"{"metadata": {"name": "m", "labels": {"for": "others"}},
+        "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}"#;
+    scheduler.set_node(&read(roomy), START);
+    set_claim(&mut scheduler, &claim("costly", 8, UNPRUNABLE), START);
+    add_pod(&mut scheduler, "costly", r#""resourceClaimName": "costly""#);
+    let search = deferred(&mut scheduler, START);
+    for number in 0..100 {
+        let pod = format!(
+            r#"{{"metadata": {{"name": "p{number}", "namespace": "default", "uid": "p{number}"}},
+                "spec": {{"nodeSelector": {{"for": "others"}}, "containers": [{{"name": "c"}}]}}}}"#
+        );
+        scheduler.set_pod(&read(&pod), START);
+        placed(&mut scheduler, START);
+    }
+    assert!(scheduler.schedule_one(START).is_none(), "the pod waits for its search");
+    let attempt = scheduler.searched(search.run(), START).expect("the attempt is over");
+    let Outcome::Error(message) = &attempt.outcome else { panic!("{attempt:?}") };
+    assert_eq!(message, "filter operation aborted: device constraints cost more than 200000 in one scheduling attempt");
+    let spent = attempt.devices.unwrap();
+    assert!((200_000..201_000).contains(&spent.effort.cost), "all runs count, and the last one ends it: {spent:?}");
+    // After its back-off it is tried again, with a budget of its own.
+    let search = deferred(&mut scheduler, LATER);
+    assert!(matches!(scheduler.searched(search.run(), LATER).unwrap().outcome, Outcome::Error(_)));
+}
+
+#[test]
+fn a_search_carried_out_aside_finds_what_the_attempt_would_have_found() {
+    let three = r#", "constraints": [{"cel": {"expression":
+        "devices.map(d, d.attributes['gpu.example.com'].id).sum() == 111"}}]"#;
+    let found = |patience: Option<u64>| {
+        let mut scheduler = impatient(patience, Budget::COST_LIMIT);
+        add_node(&mut scheduler, "n", 40);
+        set_claim(&mut scheduler, &claim("a", 3, three), START);
+        add_pod(&mut scheduler, "pa", r#""resourceClaimName": "a""#);
+        if patience.is_some() {
+            let search = deferred(&mut scheduler, START);
+            assert!(scheduler.searched(search.run(), START).is_none());
+        }
+        let attempt = scheduler.schedule_one(START).unwrap();
+        assert_eq!(attempt.attempts, 1);
+        let Outcome::Scheduled(placement) = attempt.outcome else { panic!("{attempt:?}") };
+        (devices(&placement.writes[0]), attempt.devices.unwrap().effort.evaluations)
+    };
+    let (set, evaluations) = found(None);
+    assert_eq!(set, ["n/gpu-34", "n/gpu-38", "n/gpu-39"]);
+    let (aside, evaluations_aside) = found(Some(300));
+    assert_eq!(aside, set);
+    assert!(evaluations_aside >= evaluations, "what was done before counts as well");
+}
+
+#[test]
+fn a_search_ends_when_its_pod_is_gone() {
+    let mut scheduler = impatient(10_000, u64::MAX);
+    add_node(&mut scheduler, "n", 40);
+    set_claim(&mut scheduler, &claim("costly", 20, UNPRUNABLE), START);
+    add_pod(&mut scheduler, "costly", r#""resourceClaimName": "costly""#);
+    let search = deferred(&mut scheduler, START);
+    scheduler.remove_pod("costly", START);
+    assert!(scheduler.searched(search.run(), START).is_none());
+    assert!(scheduler.schedule_one(LATER).is_none());
+}
+
+#[test]
+fn pods_that_ask_the_same_share_searches() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    for number in 0..8 {
+        add_node(&mut scheduler, &format!("n{number}"), 4);
+    }
+    let mut searches = 0;
+    for number in 0..16 {
+        let name = format!("c{number}");
+        set_claim(&mut scheduler, &claim(&name, 2, ""), START);
+        add_pod(&mut scheduler, &name, &format!(r#""resourceClaimName": "{name}""#));
+        let attempt = scheduler.schedule_one(START).unwrap();
+        assert!(matches!(attempt.outcome, Outcome::Scheduled(_)), "{attempt:?}");
+        searches += attempt.devices.unwrap().searches;
+    }
+    // Nothing taken, the first two, all four.
+    assert!(searches <= 3, "{searches}");
+}
+
+#[test]
+fn a_claim_wakes_only_those_who_use_it() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    add_node(&mut scheduler, "n", 4);
+    for name in ["a", "b", "c"] {
+        add_pod(&mut scheduler, name, &format!(r#""resourceClaimName": "{name}""#));
+        assert!(unplaced(&mut scheduler, START).contains("not found"));
+    }
+    // One that is made for a pod, which another pod names.
+    add_pod(&mut scheduler, "owner", r#""resourceClaimTemplateName": "t""#);
+    assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().gated), (3, 1));
+    set_claim(&mut scheduler, &claim("a", 1, ""), LATER);
+    assert_eq!(scheduler.lengths().unschedulable, 2);
+    let mut made = claim("b", 1, "").as_ref().clone();
+    made.metadata.owner_references =
+        read(r#"[{"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": "owner", "controller": true}]"#);
+    set_claim(&mut scheduler, &Arc::new(made), LATER);
+    assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().gated), (1, 1));
+    // Devices that are free again concern everybody.
+    let (_, writes) = placed(&mut scheduler, LATER);
+    let (used, free) = (with(&claim("a", 1, ""), &writes[0], "a"), claim("a", 1, ""));
+    set_claim(&mut scheduler, &claim("c", 9, ""), LATER);
+    placed(&mut scheduler, LATER);
+    assert!(unplaced(&mut scheduler, LATER).contains("cannot allocate all claims"));
+    set_claim(&mut scheduler, &used, LATER);
+    assert_eq!(scheduler.lengths().unschedulable, 1);
+    set_claim(&mut scheduler, &free, LATER);
+    assert_eq!(scheduler.lengths().unschedulable, 0);
+}
+
+#[test]
+fn a_pod_waits_for_the_claim_that_its_status_names_already() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    add_node(&mut scheduler, "n", 1);
+    let pod = r#"{"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {"containers": [{"name": "c"}],
+        "resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]},
+        "status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made"}]}}"#;
+    scheduler.set_pod(&read(pod), START);
+    assert!(scheduler.schedule_one(START).is_none());
+    assert_eq!(scheduler.lengths().gated, 1);
+    let mut made = claim("made", 1, "").as_ref().clone();
+    made.metadata.owner_references =
+        read(r#"[{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]"#);
+    set_claim(&mut scheduler, &Arc::new(made), START);
+    assert_eq!(placed(&mut scheduler, START).0, "n");
 }
