@@ -117,6 +117,8 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
             files.push(File { path: format!("crates/api/src/types/table/{module}.rs").into(), text });
         }
     }
+    // Written by hand.
+    modules.insert("pub(super) mod partial;\n".to_owned());
     let modules: String = modules.into_iter().collect();
     let mut text = format!("{HEADER}//!\n//! All types, and the kinds among them.\n\n{modules}\nuse super::Type;\n\n");
     text.push_str("/// A struct without fields.\npub(super) static EMPTY: Type = Type { package: \"\", name: \"\", atomic: true, fields: &[] };\n\n");

@@ -81,6 +81,33 @@ pub fn to_bytes(value: &Value) -> Vec<u8> {
     out
 }
 
+/// What begins a list whose length is not known yet, and what ends it.
+pub const LIST_START: &[u8] = &[0x9f];
+/// See [`LIST_START`].
+pub const LIST_END: &[u8] = &[BREAK];
+/// A list without items.
+pub const NO_ITEMS: &[u8] = &[0x80];
+/// Nothing.
+pub const NULL: &[u8] = &[0xf6];
+
+/// The start of a document with these fields and, as the last one, `list`, whose value is still to be written.
+#[must_use]
+pub fn start_of_list(fields: &Object, list: &str) -> Vec<u8> {
+    let mut out = SELF_DESCRIBED.to_vec();
+    write_length(&mut out, MAP, fields.len().saturating_add(1));
+    for (key, value) in fields.iter() {
+        write_string(&mut out, key);
+        write_value(&mut out, value);
+    }
+    write_string(&mut out, list);
+    out
+}
+
+/// Writes a value that stands in a document.
+pub fn append(out: &mut Vec<u8>, value: &Value) {
+    write_value(out, value);
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }

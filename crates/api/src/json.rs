@@ -21,6 +21,7 @@ pub use object::Object;
 pub use parse::{
     Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict, parse_without,
 };
+pub(crate) use scan::plain_length;
 pub use scan::{value_at, value_length};
 pub use ser::to_value;
 pub use spans::{Lines, Position, Spans};

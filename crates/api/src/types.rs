@@ -16,6 +16,7 @@ pub use decode::{Decoded, Notes, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
 pub use given::GivenEmpty;
 pub use internal::internal_form;
+pub use table::partial::partial;
 pub use unstructured::restore_error;
 
 /// A struct type.

@@ -37,9 +37,35 @@ fn recorded_pairs_are_equal_in_both_directions() {
         let it = type_of(&envelope.api_version, &envelope.kind);
         let written = protobuf::write_envelope(&envelope.api_version, &envelope.kind, &protobuf::write(it, expected));
         assert_eq!(base64::encode(&written), base64::encode(&bytes), "{}", envelope.kind);
+        let mut from_text = Vec::new();
+        protobuf::Writer::default().text(it, json::to_string(expected).as_bytes(), &mut from_text).unwrap();
+        assert_eq!(from_text, protobuf::write(it, expected), "{}", envelope.kind);
         compared += 1;
     }
     assert_eq!(compared, 8);
+}
+
+#[test]
+fn text_of_another_form_is_not_written() {
+    let it = type_of("v1", "ConfigMap");
+    let mut writer = protobuf::Writer::default();
+    for text in [
+        r#"{"metadata": {}}"#,
+        r#"{"metadata":{"name":"a"},"data":{"b":"","a":""}}"#,
+        r#"{"metadata":{"name":"a"}"#,
+        r#"{"metadata":{"name":"a"}}x"#,
+        r#"{"metadata":{"generation":"7"}}"#,
+        r#"{"metadata":7}"#,
+        "",
+    ] {
+        let mut out = vec![1, 2];
+        assert_eq!(writer.text(it, text.as_bytes(), &mut out), None, "{text}");
+        assert_eq!(out, [1, 2], "{text}");
+    }
+    let text = r#"{"metadata":{"name":"a\"<\u00fc","labels":{"a":"b","c":"d"}},"data":{"x":"1\n"},"unheard":[{}]}"#;
+    let mut out = Vec::new();
+    writer.text(it, text.as_bytes(), &mut out).unwrap();
+    assert_eq!(out, protobuf::write(it, &json::parse(text.as_bytes()).unwrap()));
 }
 
 #[test]
@@ -60,7 +86,8 @@ fn what_kubectl_sent_is_read_without_loss() {
 
 #[test]
 fn objects_in_normal_form_survive_the_way_there_and_back() {
-    let mut compared = 0;
+    let (mut compared, mut from_texts) = (0, 0);
+    let mut writer = protobuf::Writer::default();
     for line in include_str!("data/normal_forms.jsonl").lines() {
         let object = json::parse(line.as_bytes()).unwrap();
         let (Some(api_version), Some(kind)) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"])) else {
@@ -72,9 +99,16 @@ fn objects_in_normal_form_survive_the_way_there_and_back() {
         // An empty list is the same as none.
         let shown = |value: &Value| json::to_string(value).replace(":[]", ":null");
         assert_eq!(shown(&decode(&envelope)), shown(&object), "{line}");
+        // Written from the text it is the same, if its maps are sorted.
+        let mut from_text = Vec::new();
+        if writer.text(it, json::to_string(&object).as_bytes(), &mut from_text).is_some() {
+            assert!(from_text == envelope.raw, "{line}");
+            from_texts += 1;
+        }
         compared += 1;
     }
     assert!(compared > 250, "{compared}");
+    assert!(from_texts * 10 > compared * 9, "{from_texts} of {compared}");
 }
 
 #[test]

@@ -122,7 +122,21 @@ pub async fn validate(
 /// # Errors
 /// 403 with the reason.
 pub async fn charge(server: &Arc<Server>, resource: &Resource<'_>, object: &Value, dry_run: bool) -> Result<()> {
-    resource_quota::charge(server, resource, object, dry_run).await
+    resource_quota::charge(server, resource, object, None, dry_run).await
+}
+
+/// Counts what a change adds where there are limits.
+///
+/// # Errors
+/// 403 with the reason.
+pub(crate) async fn charge_change(
+    server: &Arc<Server>,
+    resource: &Resource<'_>,
+    subresource: &str,
+    change: (&Value, &Value),
+    dry_run: bool,
+) -> Result<()> {
+    resource_quota::charge_change(server, resource, subresource, change, dry_run).await
 }
 
 /// Refuses a change that may not be.

@@ -20,7 +20,8 @@ use self::policy::{Decision, Level, Policy, Stage};
 use crate::authorization;
 use crate::clock;
 use crate::http::answer::Answer;
-use crate::http::listing::heavy;
+use crate::http::body::Body;
+use crate::http::heavy::Threads;
 use crate::http::request::Target;
 use crate::identity::User;
 
@@ -178,6 +179,7 @@ impl Followed {
     pub(crate) async fn answered(
         mut self,
         answer: &mut Answer,
+        threads: &Threads,
         decide: impl FnOnce(&User, authorization::Request<'_>) -> authorization::Decision,
     ) {
         let trail = &mut self.0;
@@ -201,7 +203,7 @@ impl Followed {
             decide(user, asked)
         });
         let wants_answer = level == Level::RequestResponse || answer.code >= 400;
-        let body = if wants_answer { heavy(|| answer.body.whole()) } else { None };
+        let body = if wants_answer { whole(answer, threads).await } else { None };
         let document = body.and_then(|body| json::parse(&body).ok());
         let is_status = document.as_ref().is_some_and(|it| it.str_at(&["kind"]) == Some("Status"));
         let status = document.as_ref().filter(|_| is_status).and_then(Value::as_object).cloned();
@@ -215,6 +217,24 @@ impl Followed {
             trail.audit.log.write(line).await;
         }
     }
+}
+
+/// All bytes of an answer.
+async fn whole(answer: &mut Answer, threads: &Threads) -> Option<Bytes> {
+    if !answer.body.is_long() {
+        return answer.body.whole();
+    }
+    let mut body = std::mem::replace(&mut answer.body, Body::empty());
+    let held = body.take_held();
+    let (back, bytes) = threads
+        .run(move || {
+            let bytes = body.whole();
+            (body, bytes)
+        })
+        .await?;
+    answer.body = back;
+    held.into_iter().for_each(|held| answer.body.hold(held));
+    bytes
 }
 
 impl Trail {

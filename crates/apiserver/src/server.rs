@@ -7,14 +7,17 @@ mod backup;
 mod components;
 mod connections;
 mod kubelets;
+mod labels;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
 mod refusals;
+mod routing;
 mod write_timeout;
 
 pub use components::Failures;
 pub use kubelets::{Kubelets, Logs, LogsFailure};
+pub(crate) use labels::verb_name;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -27,20 +30,20 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::watch;
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::audit::{self, Audit};
 use crate::authorization::{self, Authorizer};
 use crate::custom::rows::Row;
-use crate::custom::serving::Serving;
 use crate::custom::{self, Customs};
 use crate::flow_control::{self, FlowControl};
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::cbor;
 use crate::http::compression::compress;
-use crate::http::listing::{Makers, heavy};
-use crate::http::negotiation;
+use crate::http::heavy::Threads;
+use crate::http::listing::Makers;
+use crate::http::negotiation::{self, Form};
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
@@ -51,6 +54,7 @@ use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
 use crate::resources::{self, Resource, RuntimeConfig};
+use crate::serving::api_services;
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
@@ -93,8 +97,10 @@ pub struct Options {
     pub connections_max: usize,
     /// A client has this long until its first request,
     pub first_request_timeout: Duration,
-    /// and this long for its certificates, and then for the head of each request.
+    /// of that this long for its certificates,
     pub head_timeout: Duration,
+    /// and over HTTP/1.1 this long until the head of each further request is there.
+    pub idle_timeout: Duration,
     /// A client that takes nothing of what it is sent for this long is cut off.
     pub write_timeout: Duration,
     /// Events are kept for this long.
@@ -142,6 +148,7 @@ impl Default for Options {
             connections_max: 10_000,
             first_request_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(90),
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
             event_bytes_max: 128 << 20,
@@ -250,10 +257,18 @@ impl Server {
         let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
         custom::run(controller, Stopping(stopping.subscribe())).await;
         let metrics = Metrics::new(options.features);
+        let counted = store.clone();
+        metrics.registry().computed(
+            "apiserver_storage_durable_commits",
+            "[ALPHA] How often the store of this process made writes durable since its start: one wait for the disk each.",
+            &[],
+            #[expect(clippy::cast_precision_loss, reason = "a count of commits stays far below 2^52")]
+            move || vec![(Vec::new(), counted.durable_commits() as f64)],
+        );
         let seats = options.reads_max.saturating_add(options.writes_max);
         let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
         flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
-        Ok(Arc::new(Self {
+        let server = Arc::new(Self {
             authorizer: Authorizer::new(&cache),
             impersonation: impersonation::Memory::default(),
             refusals: refusals::Refusals::default(),
@@ -271,7 +286,9 @@ impl Server {
             store,
             cache,
             options,
-        }))
+        });
+        api_services::keep(&server);
+        Ok(server)
     }
 
     /// Ends all watches and closes the store.
@@ -304,6 +321,11 @@ impl Server {
     /// Says how node agents are reached; the first word counts.
     pub fn set_kubelets(&self, kubelets: Arc<dyn Kubelets>) {
         self.kubelets.get_or_init(|| kubelets);
+    }
+
+    /// The threads that long work is done on.
+    pub(crate) fn threads(&self) -> &Threads {
+        self.makers.threads()
     }
 
     pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
@@ -360,13 +382,13 @@ impl Server {
             audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
-            followed.answered(&mut answer, |user, asked| self.authorizer.decide(user, asked)).await;
+            let decide = |user: &User, asked: authorization::Request<'_>| self.authorizer.decide(user, asked);
+            followed.answered(&mut answer, self.threads(), decide).await;
         }
         if self.options.logs_requests {
-            log_request(&parts, &verb, answer.code, started.elapsed());
+            labels::log_request(&parts, &verb, answer.code, started.elapsed());
         }
-        let wants_protobuf =
-            negotiation::prefers_protobuf(&parts.headers) || negotiation::wants_protobuf(&parts.headers);
+        let wants_protobuf = negotiation::wants_protobuf(&parts.headers, answer.code);
         let is_api = parts.uri.path().starts_with("/api");
         let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
         let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
@@ -389,7 +411,7 @@ impl Server {
             answer = if answer.body.is_long() && answer.content_type == "application/json" {
                 let failed = || Failure::new(500, "InternalError", "the answer could not be made").into();
                 let held = answer.body.take_held();
-                let mut answer: Answer = self.makers.run(move || convert(answer)).await.unwrap_or_else(failed);
+                let mut answer: Answer = self.threads().run(move || convert(answer)).await.unwrap_or_else(failed);
                 held.into_iter().for_each(|held| answer.body.hold(held));
                 answer
             } else {
@@ -578,7 +600,11 @@ impl Server {
         if resource.verbs.contains(&verb.name()) {
             warnings::add(warnings::deprecation(resource, target));
         }
-        let accepted = match negotiation::negotiate(&parts.headers) {
+        let accepted = match &custom {
+            Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
+            None => negotiation::negotiate(&parts.headers),
+        };
+        let accepted = match accepted {
             Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
             accepted => accepted?,
         };
@@ -591,19 +617,11 @@ impl Server {
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
-        let is_heavy = call.body.len() > HEAVY_BODY;
+        // The cells of custom tables are expressions.
+        let is_custom_table = verb == Verb::List && custom.is_some() && call.accepted.form == Form::Table;
+        let is_heavy = flow.writes && call.body.len() > HEAVY_BODY || is_custom_table;
         // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
-        let work = Box::pin(call.run(verb));
-        let mut answer = if is_heavy {
-            let _turn = self.makers.turn().await;
-            let handle = tokio::runtime::Handle::current();
-            match handle.runtime_flavor() {
-                tokio::runtime::RuntimeFlavor::MultiThread => heavy(|| handle.block_on(work)),
-                _ => work.await,
-            }
-        } else {
-            work.await
-        };
+        let mut answer = if is_heavy { self.run_heavy(&call, verb).await } else { Box::pin(call.run(verb)).await };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
             listing.hold(Box::new(seat));
         }
@@ -613,102 +631,27 @@ impl Server {
         }
     }
 
-    /// The built-in resource that a request is about, if its version is served.
-    fn find_built_in(&self, target: &Target) -> Option<&'static Resource<'static>> {
-        let found = resources::find(&target.group, &target.version, &target.resource);
-        found.filter(|_| self.options.runtime_config.serves(&target.group, &target.version))
-    }
-
-    /// The custom resource that a request is about. A definition that was just written is waited for.
-    async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
-        let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
-        let found = find();
-        if found.is_some() || !target.group.contains('.') {
-            return Ok(found);
-        }
-        self.wait_for_definitions().await?;
-        Ok(find())
-    }
-
-    /// Waits until definitions of custom resources that were written before now are served, or decided about.
-    async fn wait_for_definitions(&self) -> Result<()> {
-        let current = self.store.current_revision().await?;
-        // An error means that the cache is behind; then what it knows counts.
-        let _ = self.cache.reach(current).await;
-        let (group, plural) = custom::DEFINITIONS;
-        if let Some(row) = resources::find(group, "v1", plural) {
-            self.customs.settled(self.cache.resource(&row.prefix()).newest()).await;
-        }
-        Ok(())
-    }
-
-    fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
-        let Some(target) = target else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+    /// Does what a request asks for on one of the threads for what takes a while.
+    async fn run_heavy(self: &Arc<Self>, call: &Call<'_>, verb: Verb) -> Result<Answer> {
+        let (server, row) = (self.clone(), call.row.clone());
+        let (target, query, headers) = (call.target.clone(), call.query.clone(), call.headers.clone());
+        let (user, body, accepted) = (call.user.clone(), call.body.clone(), call.accepted.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let work = move || {
+            let (server, target, query, headers, user) = (&server, &target, &query, &headers, &user);
+            let (row, resource) = (&row, &row.resource());
+            let call = Call { server, target, row, resource, query, headers, user, body, accepted };
+            runtime.block_on(warnings::collect(call.run(verb)))
         };
-        let custom = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
-        let row = self.find_built_in(target).map(Row::BuiltIn).or_else(|| custom().map(Row::Custom));
-        let Some(row) = row else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
-        };
-        let resource = row.resource();
-        let verb = match target.verb {
-            Some(Verb::Create) => "POST".to_owned(),
-            Some(Verb::Update) => "PUT".to_owned(),
-            Some(verb) => verb.name().to_uppercase(),
-            None => method_label(method).to_owned(),
-        };
-        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
-            (false, _) => "resource",
-            (true, false) => "namespace",
-            (true, true) => "cluster",
-        };
-        let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
-        Labels {
-            verb,
-            group: target.group.clone(),
-            version: target.version.clone(),
-            resource: resource.plural.to_owned(),
-            subresource: subresource.to_owned(),
-            scope,
-        }
-    }
-
-    /// Waits until everything that was written before now has had its effect on what is served.
-    ///
-    /// # Errors
-    /// Those of the store, as clients see them.
-    pub async fn settle(&self) -> Result<()> {
-        self.wait_for_definitions().await
+        let failed = || Failure::new(500, "InternalError", "the request could not be handled");
+        let (answer, warnings) = self.threads().run(work).await.ok_or_else(failed)?;
+        warnings::add(warnings);
+        answer
     }
 }
 
 fn new_audit_id() -> HeaderValue {
     HeaderValue::from_str(&crate::random::uid()).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// A line for a request, with Kubernetes' keys.
-fn log_request(parts: &http::request::Parts, verb: &str, code: u16, latency: Duration) {
-    let text = |name: http::HeaderName| {
-        parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
-    };
-    let source = parts.extensions.get().map(|audit::Peer(address)| address.to_string()).unwrap_or_default();
-    info!(
-        verb = verb.to_uppercase(),
-        URI = parts.uri.path_and_query().map_or("/", |it| it.as_str()),
-        ?latency,
-        userAgent = %text(http::header::USER_AGENT),
-        auditID = %text(audit::AUDIT_ID),
-        srcIP = source,
-        resp = code,
-        "HTTP"
-    );
-}
-
-/// The verb of a request, as rules name it.
-pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
-    let verb = target.and_then(|target| target.verb);
-    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
 }
 
 /// The answer to whom there is no seat for.
@@ -742,18 +685,5 @@ where
     }
 }
 
-/// Methods as metrics name them. Clients invent others without end; all of those are one.
-fn method_label(method: &http::Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "OPTIONS" => "OPTIONS",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "CONNECT" => "CONNECT",
-        "TRACE" => "TRACE",
-        _ => "other",
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What the server shows beside objects: discovery, OpenAPI, tables, certificates, what every cluster begins with.
 
-mod api_services;
+pub(crate) mod api_services;
 pub(crate) mod bootstrap;
 pub mod certificates;
 pub(crate) mod discovery;

@@ -112,11 +112,6 @@ impl Call<'_> {
     fn check_media_type(&self, verb: Verb) -> Result<()> {
         let content_type = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_protobuf = content_type.is_some_and(|it| it.starts_with("application/vnd.kubernetes.protobuf"));
-        if crate::http::negotiation::wants_protobuf(self.headers) && verb != Verb::Watch {
-            let message = "object *unstructured.Unstructured does not implement the protobuf marshalling interface and \
-                           cannot be encoded to a protobuf message";
-            return Err(Failure::new(406, "NotAcceptable", message));
-        }
         if is_protobuf && matches!(verb, Verb::Create | Verb::Update) {
             return Err(Failure::unsupported_media_type(&["application/json", "application/yaml"]));
         }
@@ -280,11 +275,25 @@ impl Call<'_> {
             ));
         }
         match given("apiVersion").filter(|it| *it != expected) {
-            Some(version) => Err(Failure::bad_request(format!(
-                "the API version in the data ({version}) does not match the expected API version ({expected})"
-            ))),
+            Some(version) => Err(self.other_version(object, version, &expected)),
             None => Ok(()),
         }
+    }
+
+    /// The refusal of a document of another version. Kubernetes reads it first, and of a version that does not exist it
+    /// knows no field.
+    fn other_version(&self, object: &Value, version: &str, expected: &str) -> Box<Failure> {
+        let known = version.strip_prefix(self.resource.group).and_then(|it| it.strip_prefix('/'));
+        let is_served =
+            |it: &str| self.server.customs.snapshot().find(self.resource.group, it, self.resource.plural).is_some();
+        if !known.is_some_and(is_served) && matches!(self.query.get("fieldValidation"), "" | "Warn") {
+            let fields = object.as_object().into_iter().flat_map(api::json::Object::keys);
+            let unknown = fields.filter(|field| !matches!(*field, "apiVersion" | "kind" | "metadata"));
+            crate::http::warnings::add(unknown.map(|field| format!("unknown field \"{field}\"")));
+        }
+        Failure::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        ))
     }
 
     /// A stored object in the version that the client speaks.

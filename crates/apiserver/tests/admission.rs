@@ -199,3 +199,63 @@ async fn an_eviction_of_a_version_goes_on_after_its_own_note() {
     assert_eq!(cluster.ask(&admin(), "POST", &path, eviction(&json!("1"))).await.0, 409);
     assert_eq!(cluster.ask(&admin(), "POST", &path, eviction(&made["metadata"]["resourceVersion"])).await.0, 201);
 }
+
+#[tokio::test]
+async fn quotas_count_what_a_change_adds() {
+    let cluster = Cluster::start().await;
+    let hard = json!({"services": "5", "services.loadbalancers": "1", "requests.storage": "3Gi", "requests.cpu": "2"});
+    quota(&cluster, "q", json!({"hard": hard})).await;
+    let services = "/api/v1/namespaces/ns/services";
+    for name in ["a", "b"] {
+        cluster.make(services, json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}})).await;
+    }
+    let balanced = json!({"spec": {"type": "LoadBalancer"}});
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &format!("{services}/a"), balanced.clone()).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(used(&cluster, "q").await["services.loadbalancers"], "1");
+    assert_eq!(used(&cluster, "q").await["services"], "2");
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &format!("{services}/b"), balanced.clone()).await;
+    let why = "services \"b\" is forbidden: exceeded quota: q, requested: services.loadbalancers=1, used: services.loadbalancers=1, limited: services.loadbalancers=1";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    // A change that adds nothing is not counted.
+    let labelled = json!({"metadata": {"labels": {"x": "y"}}});
+    assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{services}/a"), labelled).await.0, 200);
+    assert_eq!(used(&cluster, "q").await["services"], "2");
+
+    let pods = cluster
+        .make(PODS, with(pod("p", "n"), "/spec/containers/0/resources", json!({"requests": {"cpu": "1"}})))
+        .await;
+    assert_eq!(pods["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
+    let resize = |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+    let strategic = [("content-type", "application/strategic-merge-patch+json")];
+    let path = format!("{PODS}/p/resize");
+    let (code, answer) = cluster.ask_as(&admin(), "PATCH", &path, &strategic, resize("1500m")).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(used(&cluster, "q").await["requests.cpu"], "1500m");
+    let (code, answer) = cluster.ask_as(&admin(), "PATCH", &path, &strategic, resize("3")).await;
+    let why = "pods \"p\" is forbidden: exceeded quota: q, requested: requests.cpu=1500m, used: requests.cpu=1500m, limited: requests.cpu=2";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+}
+
+#[tokio::test]
+async fn a_claim_that_grows_is_counted() {
+    let cluster = Cluster::start().await;
+    quota(&cluster, "q", json!({"hard": {"requests.storage": "3Gi"}})).await;
+    let class = json!({"metadata": {"name": "s"}, "provisioner": "x.y/z", "allowVolumeExpansion": true});
+    cluster.make("/apis/storage.k8s.io/v1/storageclasses", class).await;
+    let claims = "/api/v1/namespaces/ns/persistentvolumeclaims";
+    let size = |size: &str| json!({"requests": {"storage": size}});
+    let spec = json!({
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": size("1Gi"), "volumeName": "v"
+    });
+    cluster.make(claims, json!({"metadata": {"name": "c"}, "spec": spec})).await;
+    let one = format!("{claims}/c");
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    assert_eq!(cluster.ask(&admin(), "PATCH", &format!("{one}/status"), bound).await.0, 200);
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &one, json!({"spec": {"resources": size("2Gi")}})).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(used(&cluster, "q").await["requests.storage"], "2Gi");
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &one, json!({"spec": {"resources": size("4Gi")}})).await;
+    let why = "persistentvolumeclaims \"c\" is forbidden: exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+}

@@ -145,3 +145,20 @@ async fn broken_bodies_are_bad_requests() {
         );
     }
 }
+
+#[tokio::test]
+async fn long_lists_are_the_same_in_cbor() {
+    let server = server(true).await;
+    for number in 0..600 {
+        let body = format!(r#"{{"metadata": {{"name": "m-{number}", "labels": {{"n": "{}"}}}}}}"#, number % 3);
+        let made = ask(&server, "POST", CONFIG_MAPS, "application/json", "application/json", body.into()).await;
+        assert_eq!(made.code, 201);
+    }
+    let metadata = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    for (query, form) in [("", ""), ("?labelSelector=n%3D1", ""), ("?labelSelector=n%3D5", ""), ("", metadata)] {
+        let path = format!("{CONFIG_MAPS}{query}");
+        let plain = ask(&server, "GET", &path, "", &format!("application/json{form}"), Vec::new()).await.json();
+        let found = ask(&server, "GET", &path, "", &format!("application/cbor{form}"), Vec::new()).await.cbor();
+        assert!(found == plain, "{query} {form}");
+    }
+}

@@ -35,6 +35,24 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 
 #[tokio::test]
+async fn leases_of_servers_that_are_gone_are_removed() {
+    let cluster = Cluster::start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let lease = |name: &str, label: &str| {
+        json!({"metadata": {"name": name, "labels": {label: "kube-apiserver"}},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600, "renewTime": "2020-01-01T00:00:00.000000Z"}})
+    };
+    cluster.make(leases, lease("gone", "apiserver.kubernetes.io/identity")).await;
+    cluster.make(leases, lease("other", "app")).await;
+    let announced = cluster.0.announce(presence("192.0.2.1:7443"));
+    let is_gone = |list: &Value| list["items"].as_array().unwrap().iter().all(|it| it["metadata"]["name"] != "gone");
+    let left = eventually(&cluster, leases, is_gone).await;
+    assert!(left["items"].as_array().unwrap().iter().any(|it| it["metadata"]["name"] == "other"));
+    cluster.0.end_watches();
+    announced.gone().await;
+}
+
+#[tokio::test]
 async fn a_server_says_that_it_is_there() {
     let cluster = Cluster::start().await;
     let announced = cluster.0.announce(presence("192.0.2.1:7443"));
@@ -176,4 +194,36 @@ async fn slices_of_endpoints_count_their_changes() {
         let (code, answer) = cluster.ask(&admin(), "PATCH", &one, patch.clone()).await;
         assert_eq!((code, &answer["metadata"]["generation"]), (200, &json!(generation)), "{patch}");
     }
+}
+
+#[tokio::test]
+async fn groups_of_custom_resources_are_services_while_they_are_defined() {
+    let cluster = Cluster::start().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let names = json!({"plural": "widgets", "kind": "Widget"});
+    let versions = json!([version("v1", true), version("v1beta1", false)]);
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
+    cluster.make(definitions, json!({"metadata": {"name": "widgets.example.com"}, "spec": spec})).await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let path = format!("{services}/v1.example.com");
+    let is_there = |it: &Value| it["kind"] == "APIService";
+    let is_gone = |it: &Value| it["reason"] == "NotFound";
+    let service = eventually(&cluster, &path, is_there).await;
+    let wanted = json!({"group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100});
+    assert_eq!(service["spec"], wanted);
+    assert_eq!(service["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "true"}));
+    assert_eq!(service["status"]["conditions"][0]["reason"], "Local");
+    eventually(&cluster, &format!("{services}/v1beta1.example.com"), is_there).await;
+    // A version that is served no longer takes its object with it; one that someone deletes comes back.
+    let patch = json!({"spec": {"versions": [version("v1", true)]}});
+    let path_of_definition = format!("{definitions}/widgets.example.com");
+    let (code, answer) = cluster.ask(&admin(), "PATCH", &path_of_definition, patch).await;
+    assert_eq!(code, 200, "{answer}");
+    eventually(&cluster, &format!("{services}/v1beta1.example.com"), is_gone).await;
+    let uid = service["metadata"]["uid"].clone();
+    assert_eq!(cluster.ask(&admin(), "DELETE", &path, Value::Null).await.0, 200);
+    eventually(&cluster, &path, |it| is_there(it) && it["metadata"]["uid"] != uid).await;
+    assert_eq!(cluster.ask(&admin(), "DELETE", &path_of_definition, Value::Null).await.0, 200);
+    eventually(&cluster, &path, is_gone).await;
 }

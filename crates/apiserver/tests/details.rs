@@ -95,6 +95,21 @@ async fn addresses_are_named_by_themselves() {
 }
 
 #[tokio::test]
+async fn bundles_of_a_signer_are_named_after_it() {
+    let cluster = Cluster::start().await;
+    let path = "/apis/certificates.k8s.io/v1/clustertrustbundles";
+    let authority = apiserver::serving::certificates::Authority::generate().unwrap();
+    let bundle = |name: &str| {
+        let spec = json!({"signerName": "example.com/s", "trustBundle": (authority.certificate())});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let (code, answer) = cluster.ask(&admin(), "POST", path, bundle("example.com:s:one")).await;
+    assert_eq!(code, 201, "{answer}");
+    assert_eq!(cluster.ask(&admin(), "GET", &format!("{path}/example.com:s:one"), Value::Null).await.0, 200);
+    assert_eq!(cluster.ask(&admin(), "POST", path, bundle("one")).await.0, 422);
+}
+
+#[tokio::test]
 async fn a_watch_of_one_name_needs_the_right_to_that_name_only() {
     let cluster = Cluster::start().await;
     let rules = json!([{
@@ -135,7 +150,8 @@ async fn a_patch_makes_no_other_object_of_one() {
 #[tokio::test]
 async fn discovery_is_only_read() {
     let cluster = Cluster::start().await;
-    for path in ["/api", "/apis", "/apis/apps", "/apis/apps/v1", "/api/v1"] {
+    assert_eq!(cluster.ask(&admin(), "POST", "/apis", json!({})).await.1["kind"], "APIGroupList");
+    for path in ["/api", "/apis/apps", "/apis/apps/v1", "/api/v1"] {
         assert_eq!(cluster.ask(&admin(), "POST", path, json!({})).await.0, 405, "{path}");
         assert_eq!(cluster.ask(&admin(), "GET", path, Value::Null).await.0, 200, "{path}");
     }

@@ -377,3 +377,29 @@ async fn roles_that_choose_each_other_hold_the_rules_of_all() {
     assert_eq!(cluster.ask("alice", "GET", "/api/v1/pods", &[], Value::Null).await.0, 200);
     assert_eq!(cluster.ask("alice", "GET", "/api/v1/secrets", &[], Value::Null).await.0, 403);
 }
+
+/// What stands in a list and cannot be read is not the same as nothing there.
+#[tokio::test]
+async fn an_audience_that_is_null_is_not_the_servers_own() {
+    let cluster = Cluster::start().await;
+    let nobody = cluster.token(json!({"audiences": [null]})).await;
+    assert_eq!(cluster.ask(&nobody, "GET", "/api/v1/namespaces", &[], Value::Null).await.0, 401);
+    let token = cluster.token(json!({})).await;
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = cluster.make(reviews, json!({"spec": {"token": token, "audiences": [null]}})).await;
+    assert_ne!(review["status"]["authenticated"], true, "{review}");
+    let review = cluster.make(reviews, json!({"spec": {"token": token, "audiences": null}})).await;
+    assert_eq!(review["status"]["authenticated"], true, "{review}");
+}
+
+#[tokio::test]
+async fn a_question_about_a_path_is_not_one_about_no_resource() {
+    let cluster = Cluster::start().await;
+    let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let ask = async |path: &str| {
+        let spec = json!({"user": "alice", "groups": ["system:authenticated"], "resourceAttributes": null,
+            "nonResourceAttributes": {"path": path, "verb": "get"}});
+        cluster.make(reviews, json!({"spec": spec})).await["status"]["allowed"].clone()
+    };
+    assert_eq!((ask("/version").await, ask("/metrics").await), (json!(true), json!(false)));
+}

@@ -97,11 +97,132 @@ async fn long_lists_are_compressed_and_written_as_yaml() {
     assert!(none.starts_with(b"apiVersion: v1\nitems: []\nkind: ConfigMapList\n"), "{none:?}");
 }
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 #[tokio::test]
-async fn protobuf_needs_the_whole_list_and_gets_it() {
+async fn long_lists_are_messages_of_protobuf() {
     let cluster = filled().await;
-    let accept = "application/vnd.kubernetes.protobuf";
-    let (headers, bytes) = get(&cluster, MAPS, &[("accept", accept)]).await;
-    assert_eq!(headers["content-type"], accept);
-    assert!(bytes.starts_with(b"k8s\0"));
+    let of = api::types::by_kind("", "v1", "ConfigMapList").unwrap();
+    for query in [
+        "",
+        "labelSelector=of%3Dseven",
+        "labelSelector=of%3Dnothing",
+        "limit=600",
+        "fieldSelector=metadata.name%3Dm-007",
+    ] {
+        let path = format!("{MAPS}?{query}");
+        // The second time it is known how long they are.
+        for _ in 0..2 {
+            let (headers, bytes) = get(&cluster, &path, &[("accept", PROTOBUF)]).await;
+            assert_eq!(headers["content-type"], PROTOBUF);
+            let (_, plain) = get(&cluster, &path, &[]).await;
+            let message = api::types::protobuf::write(of, &api::json::parse(&plain).unwrap());
+            assert!(bytes == api::types::protobuf::write_envelope("v1", "ConfigMapList", &message), "{query}");
+        }
+    }
+    // Compressed, and changed since.
+    cluster.ask(&admin(), "PATCH", &format!("{MAPS}/m-010"), json!({"data": {"more": "of it"}})).await;
+    let (_, plain) = get(&cluster, MAPS, &[]).await;
+    let (_, compressed) = get(&cluster, MAPS, &[("accept", PROTOBUF), ("accept-encoding", "gzip")]).await;
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*compressed), &mut bytes).unwrap();
+    let message = api::types::protobuf::write(of, &api::json::parse(&plain).unwrap());
+    assert!(bytes == api::types::protobuf::write_envelope("v1", "ConfigMapList", &message));
+}
+
+#[tokio::test]
+async fn long_lists_of_custom_resources_stay_json_for_who_prefers_protobuf() {
+    let cluster = filled().await;
+    let accept = format!("{PROTOBUF},application/json");
+    let (headers, _) = get(&cluster, MAPS, &[("accept", &accept)]).await;
+    assert_eq!(headers["content-type"], PROTOBUF);
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    cluster.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    let things = "/apis/example.com/v1/namespaces/ns/things";
+    for number in 0..510 {
+        let thing =
+            json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("t-{number}")}});
+        cluster.make(things, thing).await;
+    }
+    let (headers, bytes) = get(&cluster, things, &[("accept", &accept)]).await;
+    assert_eq!(headers["content-type"], "application/json");
+    let list: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 510);
+}
+
+#[tokio::test]
+async fn long_lists_have_line_breaks_and_tables_are_yaml() {
+    let cluster = filled().await;
+    for query in ["", "labelSelector=of%3Dseven", "labelSelector=of%3Dnothing"] {
+        let (_, plain) = get(&cluster, &format!("{MAPS}?{query}"), &[]).await;
+        let (headers, pretty) = get(&cluster, &format!("{MAPS}?{query}&pretty=true"), &[]).await;
+        assert_eq!(headers["content-type"], "application/json");
+        let expected = api::json::to_pretty_string(&api::json::parse(&plain).unwrap(), "  ");
+        assert!(pretty == expected.as_bytes(), "{query}");
+        let form = "as=Table;v=v1;g=meta.k8s.io";
+        let (_, plain) =
+            get(&cluster, &format!("{MAPS}?{query}"), &[("accept", &format!("application/json;{form}"))]).await;
+        let (headers, yaml) =
+            get(&cluster, &format!("{MAPS}?{query}"), &[("accept", &format!("application/yaml;{form}"))]).await;
+        assert_eq!(headers["content-type"], "application/yaml");
+        let mut expected = api::json::parse(&plain).unwrap();
+        expected.sort_keys();
+        let (mut found, mut wanted) = (String::from_utf8(yaml.to_vec()).unwrap(), api::yaml::to_string(&expected));
+        // The age of the objects may differ by a second.
+        for text in [&mut found, &mut wanted] {
+            *text = text.lines().filter(|line| !line.trim_start_matches(['-', ' ']).ends_with('s')).collect();
+        }
+        assert_eq!(found, wanted, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn lists_of_the_past_are_as_long_as_they_were() {
+    let cluster = filled().await;
+    let (_, before) = get(&cluster, MAPS, &[]).await;
+    let before: Value = serde_json::from_slice(&before).unwrap();
+    let version = before["metadata"]["resourceVersion"].as_str().unwrap();
+    for number in 0..10 {
+        let (status, _) = cluster.ask(&admin(), "DELETE", &format!("{MAPS}/m-{number:03}"), Value::Null).await;
+        assert_eq!(status, 200);
+    }
+    let exact = format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact");
+    assert!(json(&cluster, &exact, "application/json").await == before);
+    let seven = json(&cluster, &format!("{exact}&labelSelector=of%3Dseven"), "application/json").await;
+    assert_eq!(seven["items"].as_array().unwrap().len(), 100);
+    // Few of them are selected: one page is read until it is full.
+    let first = json(&cluster, &format!("{exact}&labelSelector=of%3Dseven&limit=2"), "application/json").await;
+    let names: Vec<_> = first["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]).collect();
+    assert_eq!(names, ["m-000", "m-007"]);
+    assert!(first["metadata"]["continue"].is_string());
+    let none = json(&cluster, &format!("{exact}&labelSelector=of%3Dnothing&limit=1"), "application/json").await;
+    assert_eq!((&none["items"], &none["metadata"]["continue"]), (&json!([]), &Value::Null));
+    let (_, message) = get(&cluster, &exact, &[("accept", PROTOBUF)]).await;
+    let of = api::types::by_kind("", "v1", "ConfigMapList").unwrap();
+    let (_, plain) = get(&cluster, &exact, &[]).await;
+    let expected = api::types::protobuf::write(of, &api::json::parse(&plain).unwrap());
+    assert!(message == api::types::protobuf::write_envelope("v1", "ConfigMapList", &expected));
+}
+
+#[tokio::test]
+async fn many_events_are_listed_and_watched_page_by_page() {
+    let cluster = Cluster::start().await;
+    let events = "/api/v1/namespaces/ns/events";
+    for number in 0..600 {
+        let body = json!({"metadata": {"name": format!("e-{number:03}")}, "reason": "R", "type": "Normal",
+            "involvedObject": {"kind": "Pod", "namespace": "ns", "name": "p"}});
+        cluster.make(events, body).await;
+    }
+    let list = json(&cluster, events, "application/json").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 600);
+    let request = Request::builder().uri(format!("{events}?watch=1&timeoutSeconds=30"));
+    let response = cluster.0.handle(request.body(Full::new(Bytes::new())).unwrap(), Some(&admin())).await;
+    let (mut body, mut lines) = (response.into_body(), 0);
+    while lines < 600 {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        lines += frame.iter().filter(|byte| **byte == b'\n').count();
+    }
+    assert_eq!(lines, 600);
 }

@@ -27,6 +27,7 @@ mod openapi;
 mod operations;
 mod over_network;
 mod patches;
+mod protobuf;
 mod replay;
 mod replicas;
 mod rights;

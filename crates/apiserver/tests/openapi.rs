@@ -1,5 +1,7 @@
 //! OpenAPI: what generators and `kubectl` read of it, for built-in and custom resources.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -150,6 +152,47 @@ async fn the_older_document_is_the_same_in_protobuf() {
     assert_eq!(sorted(names(of(2, &inside(8)))), sorted(keys("paths")));
     assert_eq!(sorted(names(of(1, &inside(9)))), sorted(keys("definitions")));
     assert_eq!(sorted(names(of(1, &inside(10)))), sorted(keys("parameters")));
+}
+
+#[tokio::test]
+async fn a_document_of_version_3_is_the_same_in_protobuf() {
+    let cluster = Cluster::start().await;
+    let path = "/openapi/v3/apis/apps/v1";
+    let (_, headers, body) = cluster.raw("GET", path, &[("accept", "application/json")], Value::Null).await;
+    let document: Value = serde_json::from_slice(&body).unwrap();
+    for accept in ["@v1.0", ".v1.0"] {
+        let accept = format!("application/com.github.proto-openapi.spec.v3{accept}+protobuf");
+        let (code, found, body) = cluster.raw("GET", path, &[("accept", &accept)], Value::Null).await;
+        assert_eq!((code, &found["etag"]), (200, &headers["etag"]));
+        assert_eq!(found["content-type"], "application/com.github.proto-openapi.spec.v3.v1.0+protobuf");
+        let inside = |number: u64, bytes: &[u8]| -> Vec<Vec<u8>> {
+            fields(bytes).into_iter().filter(|(it, _)| *it == number).map(|(_, bytes)| bytes).collect()
+        };
+        let named = |entries: Vec<Vec<u8>>| -> BTreeMap<String, Vec<u8>> {
+            let name = |entry: &Vec<u8>| String::from_utf8(inside(1, entry)[0].clone()).unwrap();
+            entries.iter().map(|entry| (name(entry), inside(2, entry)[0].clone())).collect()
+        };
+        assert_eq!(inside(1, &body), [b"3.0.0"]);
+        let paths = named(inside(1, &inside(4, &body)[0]));
+        assert!(paths.keys().eq(document["paths"].as_object().unwrap().keys().collect::<BTreeSet<_>>()));
+        let schemas = named(inside(1, &inside(1, &inside(5, &body)[0])[0]));
+        let wanted = document["components"]["schemas"].as_object().unwrap();
+        assert!(schemas.keys().eq(wanted.keys().collect::<BTreeSet<_>>()));
+        // A schema, its properties, and what one of them refers to.
+        let deployment = &inside(1, &schemas["io.k8s.api.apps.v1.Deployment"])[0];
+        assert_eq!(inside(25, deployment), [b"object"]);
+        let properties = named(inside(1, &inside(31, deployment)[0]));
+        assert!(properties.keys().eq(["apiVersion", "kind", "metadata", "spec", "status"]));
+        let spec = &inside(26, &inside(1, &properties["spec"])[0])[0];
+        assert_eq!(inside(1, &inside(2, spec)[0]), [b"#/components/schemas/io.k8s.api.apps.v1.DeploymentSpec"]);
+        // A path, its method, and what it answers.
+        let get = &inside(4, &paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"])[0];
+        assert_eq!(inside(5, get), [b"readAppsV1NamespacedDeployment"]);
+        let answers = named(inside(2, &inside(8, get)[0]));
+        assert_eq!(answers.keys().collect::<Vec<_>>(), ["200", "401"]);
+    }
+    let (code, _, _) = cluster.raw("GET", path, &[("accept", "text/html")], Value::Null).await;
+    assert_eq!(code, 406);
 }
 
 /// Numbers and contents of a message's fields.

@@ -8,9 +8,11 @@ mod player;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+use self::player::Outcome;
 
 /// The recordings, and what a gap in them most likely is.
 const FILES: &[(&str, &str)] = &[
@@ -36,66 +38,92 @@ const FILES: &[(&str, &str)] = &[
 
 #[test]
 fn recorded_answers_agree() {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/http");
-    let gaps_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/known_gaps.txt");
-    let known = std::fs::read_to_string(&gaps_path).unwrap_or_default();
-    let reasons: BTreeMap<&str, &str> = known.lines().filter_map(|line| line.split_once(" # ")).collect();
-    let known: Vec<&str> = reasons.keys().copied().collect();
-    let only = std::env::var("CELPLANE_REPLAY").ok();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
-    let mut report = String::new();
-    let mut list = String::from("# Steps whose answers differ from the recorded ones, each with the likely reason.\n");
-    let (mut passed, mut failed, mut wrong, mut all) = (0, 0, Vec::new(), Vec::new());
+    let mut report = Report::new("known_gaps.txt");
     for (file, reason) in FILES {
-        let text = std::fs::read_to_string(data.join(format!("{file}.jsonl"))).unwrap();
         let mut scenarios: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for line in text.lines() {
-            let step: Value = serde_json::from_str(line).unwrap();
+        for step in steps(file) {
             scenarios.entry(step["scenario"].as_str().unwrap().to_owned()).or_default().push(step);
         }
-        let results = runtime.block_on(async {
-            let mut tasks = Vec::new();
-            for (name, steps) in scenarios {
-                if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
-                    tasks.push(tokio::spawn(player::play(name, steps)));
-                }
-            }
-            let mut results = Vec::new();
-            for task in tasks {
-                results.extend(task.await.unwrap());
-            }
-            results
-        });
-        let (mut file_passed, mut file_failed) = (0, 0);
-        for result in results {
-            let id = result.id;
-            match result.difference {
-                None => {
-                    file_passed += 1;
-                    if known.contains(&id.as_str()) {
-                        wrong.push(format!("{id}: agrees now, take it off the list"));
-                    }
-                }
+        let plays = scenarios.into_iter().map(|(name, steps)| player::play(name, steps));
+        report.add(file, reason, run(plays.collect()));
+    }
+    report.check();
+}
+
+/// The steps of a recording.
+fn steps(file: &str) -> impl Iterator<Item = Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/http/{file}.jsonl"));
+    let only = std::env::var("CELPLANE_REPLAY").ok();
+    let text = std::fs::read_to_string(path).unwrap();
+    let steps: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    steps.into_iter().filter(move |step| {
+        let name = step["scenario"].as_str().unwrap();
+        only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    })
+}
+
+/// Plays all at once.
+fn run<F: Future<Output = Vec<Outcome>> + Send + 'static>(plays: Vec<F>) -> Vec<Outcome> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = plays.into_iter().map(tokio::spawn).collect();
+        let mut outcomes = Vec::new();
+        for task in tasks {
+            outcomes.extend(task.await.unwrap());
+        }
+        outcomes
+    })
+}
+
+/// What agrees, and what does not as listed.
+struct Report {
+    gaps_path: PathBuf,
+    /// The listed steps, and why they differ.
+    known: BTreeMap<String, String>,
+    lines: String,
+    list: String,
+    differences: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl Report {
+    fn new(gaps: &str) -> Self {
+        let gaps_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay").join(gaps);
+        let known = std::fs::read_to_string(&gaps_path).unwrap_or_default();
+        let known = known.lines().filter_map(|line| line.split_once(" # "));
+        let known = known.map(|(id, reason)| (id.to_owned(), reason.to_owned())).collect();
+        let list = String::from("# Steps whose answers differ from the recorded ones, each with the likely reason.\n");
+        Self { gaps_path, known, lines: String::new(), list, differences: Vec::new(), wrong: Vec::new() }
+    }
+
+    fn add(&mut self, file: &str, reason: &str, outcomes: Vec<Outcome>) {
+        let count = outcomes.len();
+        let agree = outcomes.iter().filter(|it| it.difference.is_none()).count();
+        let _ = writeln!(self.lines, "{file}: {agree} of {count} agree");
+        for Outcome { id, difference } in outcomes {
+            let listed = self.known.get(&id);
+            match difference {
+                None if listed.is_some() => self.wrong.push(format!("{id}: agrees now, take it off the list")),
+                None => {}
                 Some(difference) => {
-                    file_failed += 1;
-                    let reason = reasons.get(id.as_str()).unwrap_or(reason);
-                    let _ = writeln!(list, "{id} # {reason}");
-                    all.push(format!("{id}: {difference}"));
-                    if !known.contains(&id.as_str()) {
-                        wrong.push(format!("{id}: {difference}"));
+                    let _ = writeln!(self.list, "{id} # {}", listed.map_or(reason, |it| it));
+                    self.differences.push(format!("{id}: {difference}"));
+                    if listed.is_none() {
+                        self.wrong.push(format!("{id}: {difference}"));
                     }
                 }
             }
         }
-        let _ = writeln!(report, "{file}: {file_passed} of {} agree", file_passed + file_failed);
-        passed += file_passed;
-        failed += file_failed;
     }
-    println!("{report}{passed} of {} steps agree", passed + failed);
-    if std::env::var("CELPLANE_GAPS").as_deref() == Ok("write") {
-        std::fs::write(gaps_path, list).unwrap();
-        std::fs::write(std::env::temp_dir().join("celplane_replay.txt"), all.join("\n")).unwrap();
-        return;
+
+    fn check(self) {
+        println!("{}", self.lines);
+        if std::env::var("CELPLANE_GAPS").as_deref() == Ok("write") {
+            let name = format!("celplane_{}", self.gaps_path.file_name().unwrap().to_string_lossy());
+            std::fs::write(std::env::temp_dir().join(name), self.differences.join("\n")).unwrap();
+            std::fs::write(self.gaps_path, self.list).unwrap();
+            return;
+        }
+        assert!(self.wrong.is_empty(), "{} steps are not as listed:\n{}", self.wrong.len(), self.wrong.join("\n"));
     }
-    assert!(wrong.is_empty(), "{} steps are not as listed:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -2,13 +2,14 @@
 //!
 //! [`target`] starts the server or finds a running one, [`connection`] speaks HTTP/1.1 with as little work of its own as
 //! possible, because it shares the machine with the server; [`pods`] prepares the bodies, [`workers`] send them,
-//! [`watchers`] wait for events, [`plan`] says what is done in which order, and [`report`] shows it beside recorded figures.
+//! [`watchers`] wait for events, [`reach`] asks how many of them there can be, [`plan`] says what is done in which order, and [`report`] shows it beside recorded figures.
 
 pub mod connection;
 pub mod latencies;
 pub mod plan;
 pub mod pods;
 pub mod progress;
+pub mod reach;
 pub mod report;
 pub mod target;
 pub mod watchers;

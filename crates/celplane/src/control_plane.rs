@@ -48,6 +48,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Room for documents that are nested as deep as they may be, also where nothing is optimized.
 const STACK_BYTES: usize = 8 << 20;
+/// A thread that is never idle looks for what came over the network after so many steps of tasks: who has just asked
+/// something waits for no more than these.
+const EVENT_INTERVAL: u32 = 13;
 
 /// What the roles that serve the API take from the command line.
 #[derive(clap::Args)]
@@ -265,6 +268,7 @@ impl ServerArguments {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).saturating_add(1);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
+            .event_interval(EVENT_INTERVAL)
             .enable_all()
             .thread_stack_size(STACK_BYTES)
             .build()

@@ -6,33 +6,37 @@ use anyhow::Result;
 use api::json::{Value, from_value};
 use scheduling::cluster::Object;
 
-/// An object that has a say in placement beside nodes and pods; none for other kinds.
-pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
-    macro_rules! kinds {
-        ($($name:literal => $kind:ident,)*) => {
-            match kind {
+macro_rules! kinds {
+    ($($name:literal => $kind:ident,)*) => {
+        /// What has a say in placement beside nodes and pods.
+        pub(crate) const KINDS: &[&str] = &[$($name),*];
+
+        /// An object that has a say in placement beside nodes and pods; none for other kinds.
+        pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
+            Ok(match kind {
                 $($name => Some(Object::$kind(Arc::new(from_value(value)?))),)*
                 _ => None,
-            }
-        };
-    }
-    Ok(kinds! {
-        "Namespace" => Namespace,
-        "PersistentVolume" => Volume,
-        "PersistentVolumeClaim" => Claim,
-        "StorageClass" => StorageClass,
-        "CSINode" => CsiNode,
-        "CSIDriver" => CsiDriver,
-        "CSIStorageCapacity" => CsiStorageCapacity,
-        "VolumeAttachment" => VolumeAttachment,
-        "Service" => Service,
-        "ReplicationController" => ReplicationController,
-        "ReplicaSet" => ReplicaSet,
-        "StatefulSet" => StatefulSet,
-        "PodDisruptionBudget" => DisruptionBudget,
-        "DeviceClass" => DeviceClass,
-        "ResourceClaim" => ResourceClaim,
-        "ResourceSlice" => ResourceSlice,
-        "DeviceTaintRule" => DeviceTaintRule,
-    })
+            })
+        }
+    };
+}
+
+kinds! {
+    "Namespace" => Namespace,
+    "PersistentVolume" => Volume,
+    "PersistentVolumeClaim" => Claim,
+    "StorageClass" => StorageClass,
+    "CSINode" => CsiNode,
+    "CSIDriver" => CsiDriver,
+    "CSIStorageCapacity" => CsiStorageCapacity,
+    "VolumeAttachment" => VolumeAttachment,
+    "Service" => Service,
+    "ReplicationController" => ReplicationController,
+    "ReplicaSet" => ReplicaSet,
+    "StatefulSet" => StatefulSet,
+    "PodDisruptionBudget" => DisruptionBudget,
+    "DeviceClass" => DeviceClass,
+    "ResourceClaim" => ResourceClaim,
+    "ResourceSlice" => ResourceSlice,
+    "DeviceTaintRule" => DeviceTaintRule,
 }

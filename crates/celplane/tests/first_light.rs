@@ -155,6 +155,34 @@ fn logs_are_told_and_commands_are_refused_in_a_sentence() {
     assert!(previous.contains("oops\nsimulated container c ended with code 3\n"), "{previous}");
 }
 
+#[test]
+fn a_log_is_followed_to_its_end_and_events_tell_of_containers() {
+    if Cluster::is_missing() {
+        return;
+    }
+    let cluster = Cluster::up(tempfile::tempdir().unwrap(), &["--nodes", "1", "--ephemeral"]);
+    until(&cluster, &["get", "serviceaccount", "default"], |_| true);
+    cluster.apply(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: ends, annotations: {sim/run-seconds: '4'}}\n\
+         spec: {restartPolicy: Never, containers: [{name: c, image: nginx}]}\n",
+    );
+    cluster
+        .apply("apiVersion: v1\nkind: Pod\nmetadata: {name: stays}\nspec: {containers: [{name: c, image: nginx}]}\n");
+    until(&cluster, &["get", "pod", "ends"], |text| text.contains("Running") || text.contains("Completed"));
+    // It comes back by itself, with what was written after it began.
+    let expected = "simulated container c started (nginx)\nsimulated container c ended with code 0\n";
+    assert_eq!(cluster.kubectl(&["logs", "-f", "ends"], ""), expected);
+    assert_eq!(cluster.kubectl(&["logs", "-f", "--tail=1", "ends"], ""), "simulated container c ended with code 0\n");
+    until(&cluster, &["get", "pod", "stays"], |text| text.contains("Running"));
+    let events = ["get", "events", "-o", "custom-columns=:.involvedObject.fieldPath,:.reason,:.message"];
+    until(&cluster, &events, |text| {
+        let has = |what: &str| text.lines().any(|line| line.starts_with("spec.containers{c}") && line.contains(what));
+        has("Container image \"nginx\" already present on machine") && has("Created") && has("Started")
+    });
+    cluster.kubectl(&["delete", "pod", "stays"], "");
+    until(&cluster, &events, |text| text.contains("Stopping container c"));
+}
+
 /// A role in a process of its own, ended when dropped.
 struct Role(std::process::Child);
 

@@ -41,6 +41,13 @@ fn plan() -> Plan {
     Plan { nodes, pods, per_second, seconds: seconds as u64 }
 }
 
+/// What a process has used at a time.
+struct Used {
+    at: Instant,
+    processor: f64,
+    commits: f64,
+}
+
 /// `celplane up`, killed when dropped.
 struct Up {
     process: Child,
@@ -80,10 +87,26 @@ impl Up {
         line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
     }
 
-    fn report(&self, what: &str, since: Instant, processor: f64) {
-        let (wall, used) = (since.elapsed().as_secs_f64(), self.processor_seconds() - processor);
+    /// What was used so far.
+    async fn now(&self, client: &Client) -> Used {
+        let metrics = client.get_as("/metrics", "text/plain").await.unwrap();
+        let metrics = String::from_utf8(metrics.to_vec()).unwrap();
+        let commits = metrics.lines().find_map(|line| line.strip_prefix("apiserver_storage_durable_commits "));
+        Used {
+            at: Instant::now(),
+            processor: self.processor_seconds(),
+            commits: commits.expect("the server counts its commits").trim().parse().unwrap(),
+        }
+    }
+
+    async fn report(&self, what: &str, since: &Used, client: &Client) {
+        let now = self.now(client).await;
+        let (wall, used) = ((now.at - since.at).as_secs_f64(), now.processor - since.processor);
+        let (share, fsyncs) = (used / wall * 100.0, (now.commits - since.commits) / wall);
         let memory = self.megabytes();
-        println!("{what}: {wall:.2} s, {used:.2} s of processor time ({:.1} %), {memory:.0} MB", used / wall * 100.0);
+        println!(
+            "{what}: {wall:.2} s, {used:.2} s of processor time ({share:.1} %), {fsyncs:.1} fsyncs/s, {memory:.0} MB"
+        );
     }
 }
 
@@ -131,7 +154,7 @@ async fn create(client: &Client, numbers: std::ops::Range<usize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_come_and_go_and_no_node_loses_its_heartbeat() {
     let plan = plan();
-    let started = Instant::now();
+    let begin = Used { at: Instant::now(), processor: 0.0, commits: 0.0 };
     let up = Up::start(plan.nodes);
     let client = Client::from_kubeconfig(&up.kubeconfig, None, "load").await.unwrap();
     let nodes: Informer<Node> = Informer::start(&client, Selection::default());
@@ -148,7 +171,7 @@ async fn pods_come_and_go_and_no_node_loses_its_heartbeat() {
         .await;
     let is_free = |node: &Arc<Node>| node.spec.taints.is_empty();
     until("taints", || nodes.store().list().iter().filter(|node| is_free(node)).count() == plan.nodes).await;
-    up.report(&format!("{} nodes are ready", plan.nodes), started, 0.0);
+    up.report(&format!("{} nodes are ready", plan.nodes), &begin, &client).await;
     let accounts = client.documents(SERVICE_ACCOUNTS);
     while accounts.get("default", "default").await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -156,15 +179,15 @@ async fn pods_come_and_go_and_no_node_loses_its_heartbeat() {
 
     let running: Informer<Pod> =
         Informer::start(&client, Selection { fields: "status.phase=Running".to_owned(), ..Selection::default() });
-    let (began, processor) = (Instant::now(), up.processor_seconds());
+    let begin = up.now(&client).await;
     create(&client, 0..plan.pods).await;
     until("running", || running.store().len() == plan.pods).await;
-    up.report(&format!("{} pods run", plan.pods), began, processor);
+    up.report(&format!("{} pods run", plan.pods), &begin, &client).await;
 
-    let (began, processor) = (Instant::now(), up.processor_seconds());
+    let begin = up.now(&client).await;
     let pods = client.documents(Pod::RESOURCE);
     let mut newest = plan.pods;
-    let end = began + Duration::from_secs(plan.seconds);
+    let end = begin.at + Duration::from_secs(plan.seconds);
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     while Instant::now() < end {
         ticks.tick().await;
@@ -182,8 +205,9 @@ async fn pods_come_and_go_and_no_node_loses_its_heartbeat() {
         running.store().len() == plan.pods && running.store().get("default", &format!("p{}", newest - 1)).is_some()
     })
     .await;
-    up.report(&format!("{} pods a second come and go", plan.per_second), began, processor);
+    up.report(&format!("{} pods a second come and go", plan.per_second), &begin, &client).await;
     let lost = lost.lock().unwrap();
+    println!("{} nodes lost their heartbeat", lost.len());
     assert!(
         lost.is_empty(),
         "{} nodes lost their heartbeat: {:?}",

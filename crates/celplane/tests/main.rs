@@ -45,3 +45,5 @@ mod up;
 mod cluster;
 #[path = "support/paused.rs"]
 mod paused;
+#[path = "support/shell.rs"]
+mod shell;

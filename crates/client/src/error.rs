@@ -34,6 +34,17 @@ pub struct Status {
     pub message: String,
     /// When to come back, if the server says so.
     pub retry_after_seconds: Option<u64>,
+    /// What is wrong, field by field, if the server says so.
+    pub causes: Vec<Cause>,
+}
+
+/// One thing that is wrong with an object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cause {
+    /// A word for programs, such as `FieldValueForbidden`.
+    pub reason: String,
+    /// The path of the field.
+    pub field: String,
 }
 
 impl std::fmt::Display for Status {
@@ -54,7 +65,7 @@ impl Status {
                 code,
                 message: String::from_utf8_lossy(body).trim_end().to_owned(),
                 reason: reason_of(code).to_owned(),
-                retry_after_seconds: None,
+                ..Self::default()
             },
         }
     }
@@ -63,11 +74,14 @@ impl Status {
     pub(crate) fn of(value: &Value) -> Self {
         let code = value.get("code").and_then(Value::as_i64).and_then(|code| u16::try_from(code).ok());
         let after = value.at(&["details", "retryAfterSeconds"]).and_then(Value::as_i64);
+        let causes = value.at(&["details", "causes"]).and_then(Value::as_array).unwrap_or_default();
+        let text = |cause: &Value, key: &str| cause.str_at(&[key]).unwrap_or_default().to_owned();
         Self {
             code: code.unwrap_or(500),
             reason: value.str_at(&["reason"]).unwrap_or_default().to_owned(),
             message: value.str_at(&["message"]).unwrap_or_default().to_owned(),
             retry_after_seconds: after.and_then(|after| u64::try_from(after).ok()),
+            causes: causes.iter().map(|it| Cause { reason: text(it, "reason"), field: text(it, "field") }).collect(),
         }
     }
 }

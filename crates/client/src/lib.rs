@@ -38,7 +38,7 @@ pub use client::Client;
 pub use decoded::Decoded;
 pub use discovery::Discovery;
 pub use document::{Complete, Document, Kept};
-pub use error::{Error, Status};
+pub use error::{Cause, Error, Status};
 pub use health::Health;
 pub use informer::{Informer, Informers, Key};
 pub use objects::Objects;

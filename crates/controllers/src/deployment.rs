@@ -109,6 +109,12 @@ impl Deployments {
             return Ok(Next::After(UNSETTLED));
         }
         let metadata = deployment.metadata();
+        if deployment.status.observed_generation != metadata.generation
+            && let Some(after) =
+                self.executor.postponed(&key, &ReplicaSet::RESOURCE, deployment.value(), metadata.generation)
+        {
+            return Ok(Next::After(after));
+        }
         let controller = Controller { resource: &Deployment::RESOURCE, metadata };
         let selector = deployment.spec.selector.clone().unwrap_or_default();
         let sets = match selector.to_selector() {
@@ -148,7 +154,7 @@ impl Deployments {
                     None => Outcome::Created,
                     Some(failure) if failure.is_already_exists() => self.existing(&seen, &new).await?,
                     Some(failure) if failure.is_ending_namespace() => return Ok(Next::Done),
-                    Some(Failure::Held { after, .. }) => return Ok(Next::After(after)),
+                    Some(Failure::Held { after, .. } | Failure::Early { after }) => return Ok(Next::After(after)),
                     Some(failure) => {
                         let mut actions = round.after_creation(&new, Outcome::Failed(failure.to_string())).actions;
                         // Nobody has to hear of the same refusal again and again.

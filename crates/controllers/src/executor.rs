@@ -22,7 +22,7 @@ use tracing::debug;
 use crate::action::{Action, Event};
 use crate::edit;
 use crate::expectations::Expectations;
-use crate::refusals::{self, Refusals, Turn};
+use crate::refusals::{self, Refusals, Turn, Wanted};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,12 @@ pub enum Failure {
         /// When to ask again.
         after: Duration,
     },
+    /// Others are refused for what it has too, and its turn to try has not come.
+    #[error("others like it are refused, and it has not been tried yet")]
+    Early {
+        /// When to ask again.
+        after: Duration,
+    },
 }
 
 impl Failure {
@@ -50,7 +56,7 @@ impl Failure {
     pub fn code(&self) -> u16 {
         match self {
             Failure::Client(error) => error.code(),
-            Failure::Held { .. } | Failure::Ending => 0,
+            Failure::Held { .. } | Failure::Early { .. } | Failure::Ending => 0,
         }
     }
 
@@ -66,15 +72,26 @@ impl Failure {
         self.to_string().contains("because it is being terminated")
     }
 
+    /// What users are told of it: nothing before there was a try.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        (!matches!(self, Failure::Early { .. })).then(|| self.to_string())
+    }
+
     /// How long to wait before the next try, if the server has refused; other failures come back with growing pauses.
     #[must_use]
     pub fn held(&self) -> Option<Duration> {
         match self {
-            Failure::Held { after, .. } => Some(*after),
+            Failure::Held { after, .. } | Failure::Early { after } => Some(*after),
             Failure::Client(error) => refusals::is_refusal(error).then_some(AFTER_REFUSAL),
             Failure::Ending => None,
         }
     }
+}
+
+/// Whether the server may have done what it answered with an error.
+fn may_be_done(error: &client::Error) -> bool {
+    error.code() == 0 || error.code() >= 500
 }
 
 /// Who was just refused asks again after this time.
@@ -151,6 +168,17 @@ impl Executor {
     pub fn forget(&self, key: &Key) {
         self.inner.expectations.forget(key);
         self.inner.refusals.forget(&(self.inner.controller, key.clone()));
+    }
+
+    /// How long the object of `key`, about which nobody has been told anything yet, waits because what it wants to create
+    /// will be refused, as it is for others. `object` is what is created, or has its fields.
+    #[must_use]
+    pub fn postponed(&self, key: &Key, resource: &Resource, object: &Value, generation: i64) -> Option<Duration> {
+        let wanted = Wanted { plural: &resource.plural, object, generation };
+        match self.inner.refusals.peek(&(self.inner.controller, key.clone()), wanted, Instant::now()) {
+            Some(after) if after > Duration::ZERO => Some(after),
+            _ => None,
+        }
     }
 
     /// Performs actions in order, for the object of `key`; the first failure ends it.
@@ -265,6 +293,10 @@ impl Executor {
             Ok(_) => Ok(true),
             Err(error) => {
                 self.inner.expectations.does_not_delete(uid);
+                if may_be_done(&error) {
+                    // It may be gone all the same: another one would be one too many.
+                    self.inner.expectations.may_have_written(key, Instant::now());
+                }
                 let changed = error.is_conflict() && how.resource_version.is_none() && how.uid.is_some();
                 if error.is_not_found() || changed { Ok(false) } else { Err(error.into()) }
             }
@@ -278,30 +310,38 @@ impl Executor {
         let mut created = Created::default();
         let mut rest = objects.as_slice();
         let mut batch = 1_usize;
-        while !rest.is_empty() && created.failure.is_none() {
-            if let Turn::Wait { after, message } = self.inner.refusals.ask(&who, owner.generation, Instant::now()) {
-                created.failure = Some(Failure::Held { message, after });
-                break;
+        while let (Some(first), None) = (rest.first(), &created.failure) {
+            let wanted = |object| Wanted { plural: &resource.plural, object, generation: owner.generation };
+            match self.inner.refusals.ask(&who, wanted(first), Instant::now()) {
+                Turn::Go => {}
+                Turn::Wait { after, message } => {
+                    created.failure = Some(Failure::Held { message, after });
+                    break;
+                }
+                Turn::First { after } => {
+                    created.failure = Some(Failure::Early { after });
+                    break;
+                }
             }
             let (now, later) = rest.split_at_checked(batch).unwrap_or((rest, &[]));
             let documents = self.inner.client.documents(resource.clone());
             let creations = now.iter().map(|object| documents.create(edit::namespace(object), object));
-            for answer in join_all(creations).await {
+            for (object, answer) in now.iter().zip(join_all(creations).await) {
                 match answer {
                     Ok(answer) => {
                         self.note(key, resource, &answer);
-                        self.inner.refusals.accepted(&who);
+                        self.inner.refusals.accepted(&who, &resource.plural, Instant::now());
                         created.objects.push(answer);
                     }
                     Err(error) => {
                         debug!(controller = who.0, object = %key, err = %error, "Creation failed");
-                        if error.code() == 0 || error.code() >= 500 {
+                        if may_be_done(&error) {
                             // It may exist all the same: another one would be one too many.
                             self.inner.expectations.may_have_written(key, Instant::now());
                         }
                         let refusals = &self.inner.refusals;
                         created.is_news |= !refusals::is_refusal(&error)
-                            || refusals.refused(&who, owner.generation, &error, Instant::now());
+                            || refusals.refused(&who, wanted(object), &error, Instant::now());
                         created.failure.get_or_insert(error.into());
                     }
                 }

@@ -123,7 +123,7 @@ impl Expectations {
         let is_sure = waiting.unsure_until.is_none_or(|until| now >= until);
         let settled = overdue || (is_sure && waiting.versions.is_empty() && waiting.deletions.is_empty());
         if settled && let Some(done) = pending.remove(key) {
-            deleting.retain(|uid, _| !done.deletions.contains(uid));
+            done.deletions.iter().for_each(|uid| drop(deleting.remove(uid)));
         }
         settled
     }
@@ -132,7 +132,7 @@ impl Expectations {
     pub fn forget(&self, key: &Key) {
         let mut state = self.lock();
         if let Some(done) = state.pending.remove(key) {
-            state.deleting.retain(|uid, _| !done.deletions.contains(uid));
+            done.deletions.iter().for_each(|uid| drop(state.deleting.remove(uid)));
         }
     }
 }

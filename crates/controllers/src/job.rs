@@ -196,6 +196,12 @@ impl Jobs {
         if !self.executor.settled(&key) {
             return Ok(Next::After(UNSETTLED));
         }
+        if job.status.start_time.is_none()
+            && let Some(template) = job.value().at(&["spec", "template"])
+            && let Some(after) = self.executor.postponed(&key, &PODS, template, job.metadata().generation)
+        {
+            return Ok(Next::After(after));
+        }
         let controller = Controller { resource: &Job::RESOURCE, metadata: job.metadata() };
         let pods = self.pods_of(&key, &job, controller).await?;
         if !self.executor.settled(&key) {

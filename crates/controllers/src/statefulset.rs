@@ -97,6 +97,12 @@ impl StatefulSets {
             return Ok(Next::After(UNSETTLED));
         }
         let metadata = set.metadata();
+        if set.status.observed_generation != metadata.generation
+            && let Some(template) = set.value().at(&["spec", "template"])
+            && let Some(after) = self.executor.postponed(&key, &PODS, template, metadata.generation)
+        {
+            return Ok(Next::After(after));
+        }
         let controller = Controller { resource: &StatefulSet::RESOURCE, metadata };
         let Ok(selector) = set.spec.selector.clone().unwrap_or_default().to_selector() else {
             // The server does not accept such a set: it will not get better by trying.
@@ -106,7 +112,7 @@ impl StatefulSets {
         let pods = self.pods_of(&key, controller, &selector).await?;
         history::sort(&mut revisions);
         let Some(update) = self.newest_revision(&key, &set, controller, &revisions).await? else {
-            // It was made or renumbered: the copies will say so soon.
+            // It was renumbered: the copies will say so soon.
             return Ok(Next::After(UNSETTLED));
         };
         let named = |revision: &&Revision| revision.metadata().name == set.status.current_revision;
@@ -176,7 +182,7 @@ impl StatefulSets {
         of_namespace.map(|claim| (claim.metadata().name.clone(), claim)).collect()
     }
 
-    /// The revision of the set's template; nothing if it had to be written first.
+    /// The revision of the set's template, made if need be; nothing if it had to be renumbered first.
     async fn newest_revision(
         &self,
         key: &Key,
@@ -204,7 +210,10 @@ impl StatefulSets {
                     let object = history::new_revision(controller, set.value(), number, collisions, HASH_LABEL);
                     let created = self.executor.create_all(key, &owner, &resource, vec![object]).await;
                     match created.failure {
-                        None => return Ok(None),
+                        None => {
+                            let made = created.objects.into_iter().next().map(Document::new);
+                            return Ok(made.transpose().map_err(client::Error::from)?.map(Arc::new));
+                        }
                         // Another template has the same hash.
                         Some(failure) if failure.is_already_exists() && collisions < 20 => {
                             collisions = collisions.saturating_add(1);

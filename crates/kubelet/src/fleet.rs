@@ -40,6 +40,8 @@ pub type ClientFor = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 /// So many pods are looked after at once: each may wait for a write.
 const POD_WORKERS: usize = 64;
 const NODE_WORKERS: usize = 16;
+/// Fleets of more nodes tell of containers only if they are told to.
+const TELLING_MAX: usize = 100;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(30) };
 
 /// What a fleet consists of, and how it speaks to the server.
@@ -64,6 +66,8 @@ pub struct Options {
     pub clock: Clock,
     /// Where the server can ask for logs, if anywhere.
     pub endpoint: Option<SocketAddr>,
+    /// Whether users are told of each start and end of a container; if that is not said, by a fleet of up to 100 nodes.
+    pub tells: Option<bool>,
 }
 
 /// Nodes at work. Clones are the same fleet.
@@ -88,6 +92,7 @@ struct Inner<R> {
     runtime: R,
     members: Members,
     adopts: bool,
+    tells: Option<bool>,
     client_for: ClientFor,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
@@ -116,6 +121,7 @@ impl<R: Runtime> Fleet<R> {
             inner: Arc::new(Inner {
                 members,
                 adopts: options.adopts,
+                tells: options.tells,
                 client_for: options.client_for,
                 template: options.template,
                 devices: options.devices,
@@ -232,6 +238,11 @@ impl<R: Runtime> Inner<R> {
         });
     }
 
+    /// Whether users are told of each start and end of a container.
+    fn tells(&self) -> bool {
+        self.tells.unwrap_or_else(|| self.members.len() <= TELLING_MAX)
+    }
+
     /// Takes a node into the fleet that asks for it.
     fn adopt(&self, node: &Node) {
         if self.adopts && members::asks(node) {
@@ -254,6 +265,13 @@ impl<R: Runtime> Inner<R> {
                 member.set_faults(crate::faults::Faults::of(&change.newest().metadata.annotations));
                 if was_stopped && !member.faults().stopped {
                     self.look_after_pods_of(&key.name);
+                }
+                if let Change::Updated { old, new } = change
+                    && old.metadata.labels != new.metadata.labels
+                {
+                    // Volumes that could not be reached from the node may be now.
+                    let waiting: Vec<Key> = member.state().unmounted.values().cloned().collect();
+                    waiting.into_iter().for_each(|pod| self.pod_queue.add(pod));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What a container has written, and how much of it somebody wants to read.
 //!
-//! Follows `PodLogOptions`, which `kubectl logs` fills in. There is nothing to follow: what a simulated container
+//! Follows `PodLogOptions`, which `kubectl logs` fills in. Who follows a log asks again: what a simulated container
 //! writes, it writes when it starts and when it ends.
 
 use std::fmt::Write as _;

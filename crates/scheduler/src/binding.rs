@@ -237,7 +237,10 @@ async fn use_claim(
         fields.remove("status").filter(|status| status.as_object().is_some()).unwrap_or_else(Value::object);
     let parts = status.as_object_mut().ok_or_else(misfit)?;
     if let Some(allocation) = allocation {
-        parts.insert("allocation", api::json::to_value(allocation).map_err(|_| misfit())?);
+        // When devices were given says how long their drivers may take.
+        let at = allocation.allocation_timestamp.or_else(|| Some(crate::now()));
+        let allocation = AllocationResult { allocation_timestamp: at, ..allocation.clone() };
+        parts.insert("allocation", api::json::to_value(&allocation).map_err(|_| misfit())?);
     }
     let (pod_name, pod_uid) = (pod.metadata.name.as_str(), pod.metadata.uid.as_str());
     let user = api::json!({"resource": "pods", "name": pod_name, "uid": pod_uid});

@@ -14,6 +14,7 @@ mod writer;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 use std::time::Duration;
 
@@ -141,6 +142,8 @@ struct Shared {
     state: RwLock<State>,
     /// `None` in memory, after closing, and while a failed file is opened again.
     file: RwLock<Option<Arc<LogFile>>>,
+    /// How often the file was made durable.
+    commits: AtomicU64,
     /// Why nothing can be written, as the writer found it.
     failure: Mutex<Option<Error>>,
     in_memory: bool,
@@ -207,7 +210,8 @@ impl Embedded {
             })?;
         }
         let failure = Mutex::new(failure);
-        let shared = Arc::new(Shared { state: RwLock::new(state), file: RwLock::new(file), failure, in_memory });
+        let (state, file, commits) = (RwLock::new(state), RwLock::new(file), AtomicU64::new(0));
+        let shared = Arc::new(Shared { state, file, commits, failure, in_memory });
         let (commands, receiver) = mpsc::channel();
         Writer::spawn(shared.clone(), medium.clone(), receiver, expiring, options.clone())?;
         let permits = u32::try_from(options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX);
@@ -376,6 +380,10 @@ impl Store for Embedded {
         let file = self.shared.file()?;
         let snapshot = tokio::task::spawn_blocking(move || file.snapshot());
         snapshot.await.map_err(|error| Error::Unavailable(Cause::new(error)))?
+    }
+
+    fn durable_commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
     }
 
     async fn close(&self) -> Result<(), Error> {

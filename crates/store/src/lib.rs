@@ -110,6 +110,12 @@ pub trait Store: Send + Sync {
         self.current_revision().await.map(drop)
     }
 
+    /// How often writes were made durable since the start: each is one wait for the disk, for one write or many. A store
+    /// that counts elsewhere says zero.
+    fn durable_commits(&self) -> u64 {
+        0
+    }
+
     /// All that is current now, for a backup. Writes go on meanwhile.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
 
 /// How many bytes come before the first one that a string cannot hold as it is: a quote, a backslash, a control
 /// character.
-pub(super) fn plain_length(text: &[u8]) -> usize {
+pub(crate) fn plain_length(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let found = special_bytes(u64::from_le_bytes(*word));

@@ -10,7 +10,7 @@ mod wire;
 mod write;
 
 pub use read::read;
-pub use write::{Writer, envelope_around, write, write_envelope};
+pub use write::{Writer, envelope_around, write, write_envelope, write_event};
 
 use wire::Wire;
 

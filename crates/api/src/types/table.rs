@@ -21,6 +21,7 @@ mod flowcontrol_v1;
 mod meta_v1;
 mod networking_v1;
 mod node_v1;
+pub(super) mod partial;
 mod policy_v1;
 mod rbac_v1;
 mod resource_v1;

@@ -1,6 +1,6 @@
 //! What the certificate of an authority says to those who sign with its key, and until when a certificate holds.
 
-use super::{EXTENSIONS, OCTET_STRING, SEQUENCE, before_subject, element, split_element};
+use super::{OCTET_STRING, before_subject, element, extension, split_element};
 use crate::time::Timestamp;
 
 /// 2.5.29.14
@@ -21,26 +21,14 @@ impl<'a> Issuer<'a> {
     /// Reads a certificate; none if it is not clear.
     #[must_use]
     pub fn read(certificate: &'a [u8]) -> Option<Self> {
-        let (subject, mut rest) = split_element(before_subject(certificate)?)?;
-        let (SEQUENCE, _, after) = element(rest)? else { return None };
-        rest = after;
-        let mut key_id = None;
-        while !rest.is_empty() {
-            let (tag, content, after) = element(rest)?;
-            rest = after;
-            if tag != EXTENSIONS {
-                continue;
+        let (subject, _) = split_element(before_subject(certificate)?)?;
+        let key_id = match extension(certificate, SUBJECT_KEY_ID)? {
+            Some(value) => {
+                let (OCTET_STRING, id, _) = element(value)? else { return None };
+                Some(id)
             }
-            let (SEQUENCE, mut extensions, _) = element(content)? else { return None };
-            while !extensions.is_empty() {
-                let (SEQUENCE, extension, after) = element(extensions)? else { return None };
-                extensions = after;
-                if let Some(value) = super::extension_value(extension, SUBJECT_KEY_ID)? {
-                    let (OCTET_STRING, id, _) = element(value)? else { return None };
-                    key_id = Some(id);
-                }
-            }
-        }
+            None => None,
+        };
         Some(Self { subject, key_id, not_after: not_after(certificate)? })
     }
 }
@@ -48,18 +36,7 @@ impl<'a> Issuer<'a> {
 /// Until when a certificate holds; none if that cannot be read.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<Timestamp> {
-    const UTC_TIME: u8 = 0x17;
-    const GENERALIZED_TIME: u8 = 0x18;
-    let (SEQUENCE, validity, _) = element(super::after_parts(certificate, 3)?)? else { return None };
-    let (_, _, end) = element(validity)?;
-    let (tag, content, _) = element(end)?;
-    let text = str::from_utf8(content).ok()?;
-    let text = match tag {
-        // Kubernetes: as in RFC 5280, two digits are of the years 1950 to 2049.
-        UTC_TIME => format!("{}{text}", if text < "5" { "20" } else { "19" }),
-        GENERALIZED_TIME => text.to_owned(),
-        _ => return None,
-    };
+    let text = super::not_after(certificate)?;
     let part = |from: usize, to: usize| text.get(from..to);
     let (date, time) = ((part(0, 4)?, part(4, 6)?, part(6, 8)?), (part(8, 10)?, part(10, 12)?, part(12, 14)?));
     let rest = text.get(14..)?;

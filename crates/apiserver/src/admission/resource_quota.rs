@@ -1,6 +1,7 @@
-//! `ResourceQuota`: what is created is counted, and refused where it would be too much.
+//! `ResourceQuota`: what is created is counted, and refused where it would be too much; so is what a change adds to a
+//! Service, a claim of storage, or a pod that is resized.
 //!
-//! Counts are kept in the quota's status, as in Kubernetes: what is created is added here, what is deleted is found out
+//! Counts are kept in the quota's status, as in Kubernetes: what is added is counted here, what is taken away is found out
 //! by a controller. Quotas may be for a part of the objects only ([`scopes`]).
 
 mod scopes;
@@ -23,11 +24,70 @@ type Usage = BTreeMap<String, Quantity>;
 /// So often it is tried again if someone else counts at the same time.
 const ATTEMPTS_MAX: usize = 20;
 
-/// Counts a new object in all quotas of its namespace.
+/// What is counted: an object that is new, or one in the place of another.
+#[derive(Clone, Copy)]
+struct Counted<'a> {
+    resource: &'a Resource<'a>,
+    object: &'a Value,
+    old: Option<&'a Value>,
+}
+
+impl Counted<'_> {
+    /// What it adds to a quota.
+    fn usage(&self, quota: &Value) -> Usage {
+        let mut usage = usage_of(self.resource, self.object);
+        // What the quota did not count before is new to it.
+        if let Some(old) = self.old.filter(|old| scopes::match_all(self.resource, old, quota)) {
+            for (name, amount) in usage_of(self.resource, old) {
+                if let Some(now) = usage.get_mut(&name) {
+                    now.sub(&amount);
+                }
+            }
+            usage.retain(|_, amount| amount.sign() > 0);
+        }
+        usage
+    }
+}
+
+/// Whether a change of an object may add to what it counts as.
+fn counts_change(resource: &Resource<'_>, subresource: &str, object: &Value, old: &Value) -> bool {
+    match (resource.group, resource.plural, subresource) {
+        ("", "services" | "persistentvolumeclaims", "") | ("", "pods", "resize") => true,
+        // It may come under another scope.
+        ("", "pods", "") => scopes::is_terminating(object) != scopes::is_terminating(old),
+        _ => false,
+    }
+}
+
+/// Counts what a change adds.
+///
+/// # Errors
+/// 403 if a quota would be exceeded.
+pub(super) async fn charge_change(
+    server: &Arc<Server>,
+    resource: &Resource<'_>,
+    subresource: &str,
+    (object, old): (&Value, &Value),
+    dry_run: bool,
+) -> Result<()> {
+    if !counts_change(resource, subresource, object, old) {
+        return Ok(());
+    }
+    charge(server, resource, object, Some(old), dry_run).await
+}
+
+/// Counts an object in all quotas of its namespace; only what it adds, if it was there before.
 ///
 /// # Errors
 /// 403 if one would be exceeded.
-pub(super) async fn charge(server: &Arc<Server>, resource: &Resource<'_>, object: &Value, dry_run: bool) -> Result<()> {
+pub(super) async fn charge(
+    server: &Arc<Server>,
+    resource: &Resource<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<()> {
+    let counted = Counted { resource, object, old };
     let namespace = metadata::text(object, "namespace");
     let Some(quotas) = resources::find("", "v1", "resourcequotas") else { return Ok(()) };
     if !resource.namespaced || namespace.is_empty() {
@@ -38,31 +98,22 @@ pub(super) async fn charge(server: &Arc<Server>, resource: &Resource<'_>, object
     if all.is_empty() {
         return Ok(());
     }
-    let usage = usage_of(resource, object);
     for (key, _) in all {
         // The cache may be a moment behind, and the count must not.
         let entry = server.store.get(&key, 0).await?.entry;
         let quota = entry.and_then(|entry| Served::new(&entry.value, entry.revision));
         if let Some(quota) = quota {
-            charge_one(server, resource, object, &key, quota, &usage, dry_run).await?;
+            charge_one(server, counted, &key, quota, dry_run).await?;
         }
     }
     Ok(())
 }
 
-async fn charge_one(
-    server: &Arc<Server>,
-    resource: &Resource<'_>,
-    object: &Value,
-    key: &str,
-    quota: Served,
-    usage: &Usage,
-    dry_run: bool,
-) -> Result<()> {
+async fn charge_one(server: &Arc<Server>, counted: Counted<'_>, key: &str, quota: Served, dry_run: bool) -> Result<()> {
     let mut current = quota;
     for _ in 0..ATTEMPTS_MAX {
         let mut quota = current.decode();
-        let Some(used) = added(resource, object, &quota, usage)? else { return Ok(()) };
+        let Some(used) = added(counted, &quota)? else { return Ok(()) };
         if dry_run {
             return Ok(());
         }
@@ -85,7 +136,8 @@ async fn charge_one(
 }
 
 /// What would be used with the object; `None` if the quota does not count it.
-fn added(resource: &Resource<'_>, object: &Value, quota: &Value, usage: &Usage) -> Result<Option<Object>> {
+fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
+    let Counted { resource, object, .. } = counted;
     let Some(hard) = quota.at(&["status", "hard"]).and_then(Value::as_object) else { return Ok(None) };
     let amount = |part: &str, name: &str| {
         let text = quota.str_at(&["status", part, name]);
@@ -104,16 +156,16 @@ fn added(resource: &Resource<'_>, object: &Value, quota: &Value, usage: &Usage) 
         }
     }
     let mut used = quota.at(&["status", "used"]).and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut counted = false;
+    let mut is_counted = false;
     let mut exceeded: Vec<(String, String, String, String)> = Vec::new();
-    for (name, requested) in usage {
-        if hard.get(name).is_none() {
+    for (name, requested) in counted.usage(quota) {
+        if hard.get(&name).is_none() {
             continue;
         }
-        counted = true;
-        let (before, limit) = (amount("used", name), amount("hard", name));
+        is_counted = true;
+        let (before, limit) = (amount("used", &name), amount("hard", &name));
         let mut after = before.clone();
-        after.add(requested);
+        after.add(&requested);
         if after > limit {
             exceeded.push((name.clone(), requested.to_string(), before.to_string(), limit.to_string()));
         }
@@ -133,7 +185,7 @@ fn added(resource: &Resource<'_>, object: &Value, quota: &Value, usage: &Usage) 
         return Err(refuse(why));
     }
     used.sort();
-    Ok(counted.then_some(used))
+    Ok(is_counted.then_some(used))
 }
 
 /// What an object counts as.

@@ -10,6 +10,7 @@ use crate::http::body::Body;
 use crate::http::negotiation::PROTOBUF;
 use crate::http::protobuf;
 use crate::http::status::Failure;
+use crate::http::transcoding::Form;
 
 /// What is sent back.
 #[derive(Debug)]
@@ -72,6 +73,10 @@ impl Answer {
     /// The same in protobuf, if it is an object of a type that has such a form.
     #[must_use]
     pub(crate) fn into_protobuf(mut self) -> Self {
+        if matches!(self.body, Body::Listing(_)) {
+            // Long lists are made in protobuf from the start, where they have that form.
+            return self;
+        }
         let document = if self.content_type == "application/json" { self.body.whole() } else { None };
         match document.and_then(|text| protobuf::from_json(&text)) {
             Some(body) => Self { content_type: PROTOBUF, body, ..self },
@@ -82,7 +87,11 @@ impl Answer {
     /// The same with line breaks, if it is a JSON document.
     #[must_use]
     pub(crate) fn into_pretty(mut self) -> Self {
-        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let is_json = self.content_type == "application/json";
+        if let Some(body) = is_json.then(|| self.body.transcoded(Form::Pretty)).flatten() {
+            return Self { body, ..self };
+        }
+        let document = if is_json { self.body.whole() } else { None };
         let Some(document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
         Self { body: json::to_pretty_string(&document, "  ").into(), ..self }
     }
@@ -90,7 +99,11 @@ impl Answer {
     /// The same in YAML, keys sorted, if it is a JSON document.
     #[must_use]
     pub(crate) fn into_yaml(mut self) -> Self {
-        let document = if self.content_type == "application/json" { self.body.whole() } else { None };
+        let is_json = self.content_type == "application/json";
+        if let Some(body) = is_json.then(|| self.body.transcoded(Form::Yaml)).flatten() {
+            return Self { content_type: "application/yaml", body, ..self };
+        }
+        let document = if is_json { self.body.whole() } else { None };
         let Some(mut document) = document.and_then(|bytes| json::parse(&bytes).ok()) else { return self };
         document.sort_keys();
         Self { content_type: "application/yaml", body: yaml::to_string(&document).into(), ..self }

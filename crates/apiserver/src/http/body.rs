@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::http::listing::{Listing, Piece, Ready};
+use crate::http::listing::{Cut, Listing, Piece, Ready};
+use crate::http::transcoding::{self, Transcoded};
 
 /// More bytes are a long body.
 const LONG: usize = 64 << 10;
@@ -48,18 +49,29 @@ impl Body {
         }
     }
 
-    /// All bytes, if they are there or can be made.
+    /// All bytes, if they are there or can be made. What can be made is then there.
     #[must_use]
     pub(crate) fn whole(&mut self) -> Option<Bytes> {
         match self {
             Body::Full(bytes) => Some(bytes.clone()),
             Body::Pieces(pieces) => Some(pieces.iter().flatten().copied().collect()),
             Body::Listing(listing) => {
-                let bytes: Vec<u8> = std::iter::from_fn(|| listing.next_bytes()).flatten().collect();
-                *self = Body::Full(bytes.into());
+                let pieces: Result<Vec<Bytes>, _> = std::iter::from_fn(|| listing.next_bytes()).collect();
+                *self = Body::Full(pieces.ok()?.concat().into());
                 self.whole()
             }
             Body::Stream(_) | Body::Written(..) | Body::Listed(_) => None,
+        }
+    }
+
+    /// A list that is still to be made, in another form; none if it is something else.
+    pub(super) fn transcoded(&mut self, into: transcoding::Form) -> Option<Self> {
+        match std::mem::replace(self, Body::empty()) {
+            Body::Listing(listing) => Some(Body::Listing(Box::new(listing.map(|list| Transcoded::new(list, into))))),
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 
@@ -116,14 +128,17 @@ impl HttpBody for Body {
             Body::Pieces(pieces) => pieces.pop_front(),
             Body::Stream(receiver) => std::task::ready!(receiver.poll_recv(context)),
             Body::Written(receiver, write) => std::task::ready!(receiver.poll_recv(context)).map(|it| write(&it)),
-            Body::Listing(listing) => listing.next_bytes(),
+            Body::Listing(listing) => match listing.next_bytes() {
+                Some(Err(cut)) => return Poll::Ready(Some(Err(io::Error::other(cut)))),
+                next => next.and_then(Result::ok),
+            },
             Body::Listed(receiver) => match std::task::ready!(receiver.poll_recv(context)) {
                 Some(Piece::Bytes(bytes)) => Some(bytes),
                 Some(Piece::End) => {
                     *self = Body::empty();
                     None
                 }
-                None => return Poll::Ready(Some(Err(io::Error::other("the answer was cut off")))),
+                None => return Poll::Ready(Some(Err(io::Error::other(Cut)))),
             },
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))

@@ -14,6 +14,7 @@ use crate::http::body::Body;
 use crate::http::negotiation;
 use crate::http::payload;
 use crate::http::status::Result;
+use crate::http::transcoding::Form;
 
 const ONE: &str = "application/cbor";
 const SEQUENCE: &str = "application/cbor-seq";
@@ -60,6 +61,9 @@ pub(crate) fn leave(mut answer: Answer) -> Answer {
     }
     if let Body::Stream(receiver) = answer.body {
         return Answer { content_type: SEQUENCE, body: Body::Written(receiver, events), ..answer };
+    }
+    if let Some(body) = answer.body.transcoded(Form::Cbor) {
+        return Answer { content_type: ONE, body, ..answer };
     }
     match answer.body.whole().and_then(|document| json::parse(&document).ok()) {
         Some(value) => Answer { content_type: ONE, body: cbor::to_bytes(&value).into(), ..answer },

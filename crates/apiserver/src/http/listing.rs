@@ -1,8 +1,8 @@
 //! Long answers: made piece by piece, away from the threads that serve connections, as fast as the client reads.
 //!
-//! A piece is work that needs nothing but a processor; a few pieces are made ahead, and no more. So the memory of a list
-//! does not grow with the collection. Whoever reads slowly gives the seat back, and is cut off when there are too many of
-//! the kind or the time is over; a cut never looks like an end.
+//! A piece is work for one of the [`Threads`]; a few pieces are made ahead, and no more. So the memory of a list does not
+//! grow with the collection. Whoever reads slowly gives the seat back, and is cut off when there are too many of the kind
+//! or the time is over; a cut never looks like an end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,19 +11,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
+use futures::future::join_all;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::http::heavy::Threads;
+
 /// This many pieces of one answer are made at a time.
-const AHEAD: usize = 2;
+pub(crate) const AHEAD: usize = 2;
 /// A client that does not take a piece for this long is slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// So many answers to slow clients wait at a time.
 const SLOW_MAX: usize = 256;
 
-/// A part of an answer that is still to be made.
-pub(crate) type Work = Box<dyn FnOnce() -> Made + Send>;
+/// A part of an answer that is still to be made; none if that fails.
+pub(crate) type Work = Box<dyn FnOnce() -> Option<Made> + Send>;
+
+/// What is found out before the first part is made; whether that was possible.
+pub(crate) type Measure = Box<dyn FnOnce() -> bool + Send>;
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -42,11 +48,21 @@ impl Made {
 
 /// An answer in parts.
 pub(crate) trait Parts: Send {
+    /// The next of what must be known before the first part; none when all of it is.
+    fn measure(&mut self) -> Option<Measure> {
+        None
+    }
+
     /// The next part; none at the end.
     fn next(&mut self) -> Option<Work>;
 
+    /// How many parts may be made at a time.
+    fn ahead(&self) -> usize {
+        AHEAD
+    }
+
     /// What stands before all items, what behind them, and what in their place if there are none.
-    fn brackets(&self) -> [&'static str; 3];
+    fn brackets(&self) -> [&'static [u8]; 3];
 
     /// What follows the items.
     fn tail(&self) -> Bytes;
@@ -82,6 +98,11 @@ impl Listing {
         Self { parts: Box::new(parts), bytes, gzip: None, seat: None, state: State::Empty }
     }
 
+    /// The same in another form.
+    pub(crate) fn map<P: Parts + 'static>(self, form: impl FnOnce(Box<dyn Parts>) -> P) -> Self {
+        Self { parts: Box::new(form(self.parts)), ..self }
+    }
+
     /// Compresses it.
     pub(crate) fn compress(&mut self) {
         self.gzip = Some(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
@@ -104,7 +125,7 @@ impl Listing {
             self.state = State::Items;
             bytes.advance(separator.min(bytes.len()));
             let [open, ..] = self.parts.brackets();
-            bytes = [open.as_bytes(), &bytes].concat().into();
+            bytes = [open, &bytes].concat().into();
         }
         self.squeeze(bytes)
     }
@@ -116,7 +137,7 @@ impl Listing {
         }
         let [_, close, empty] = self.parts.brackets();
         let before = if self.state == State::Empty { empty } else { close };
-        let tail = [before.as_bytes(), &self.parts.tail()].concat().into();
+        let tail = [before, &self.parts.tail()].concat().into();
         self.state = State::Ended;
         let last = self.squeeze(tail);
         match self.gzip.take().map(flate2::write::GzEncoder::finish) {
@@ -136,19 +157,32 @@ impl Listing {
         }
     }
 
-    /// The next bytes, made here and now.
-    pub(crate) fn next_bytes(&mut self) -> Option<Bytes> {
+    /// The next bytes, made here and now; none at the end. An error if they cannot be made.
+    pub(crate) fn next_bytes(&mut self) -> Option<Result<Bytes, Cut>> {
+        while let Some(measure) = self.parts.measure() {
+            if !measure() {
+                return Some(Err(Cut));
+            }
+        }
         loop {
             let bytes = match self.parts.next() {
-                Some(work) => self.add(work()),
-                None => return self.end(),
+                Some(work) => match work() {
+                    Some(made) => self.add(made),
+                    None => return Some(Err(Cut)),
+                },
+                None => return self.end().map(Ok),
             };
             if !bytes.is_empty() {
-                return Some(bytes);
+                return Some(Ok(bytes));
             }
         }
     }
 }
+
+/// An answer ends too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the answer was cut off")]
+pub(crate) struct Cut;
 
 /// What a client that reads gets.
 #[derive(Debug)]
@@ -162,7 +196,7 @@ pub enum Piece {
 /// Makes long answers, a few parts at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Makers {
-    processors: Arc<Semaphore>,
+    threads: Threads,
     slow: Arc<Semaphore>,
     /// No answer takes longer to be read.
     time_max: Duration,
@@ -170,23 +204,12 @@ pub(crate) struct Makers {
 
 impl Makers {
     pub(crate) fn new(time_max: Duration) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { processors: Arc::new(Semaphore::new(processors)), slow: Arc::new(Semaphore::new(SLOW_MAX)), time_max }
+        Self { threads: Threads::default(), slow: Arc::new(Semaphore::new(SLOW_MAX)), time_max }
     }
 
-    /// Does some work on a thread that serves nobody, when its turn comes; none if it panics.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let turn = self.processors.clone().acquire_owned().await.ok();
-        let done = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            work()
-        });
-        done.await.ok()
-    }
-
-    /// A turn to do something that takes a while, with [`heavy`].
-    pub(crate) async fn turn(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        self.processors.clone().acquire_owned().await.ok()
+    /// The threads that long work is done on.
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Starts to make an answer.
@@ -201,18 +224,30 @@ impl Makers {
     async fn make(&self, mut listing: Listing, sender: mpsc::Sender<Piece>) -> Option<()> {
         let until = Instant::now().checked_add(self.time_max)?;
         let mut reader = Reader { sender, seat: listing.seat.take(), _slow: None, until, slow: self.slow.clone() };
-        let mut ahead: VecDeque<JoinHandle<Option<Made>>> = VecDeque::new();
         loop {
-            while ahead.len() < AHEAD
+            let ahead = listing.parts.ahead();
+            let some: Vec<Measure> = std::iter::from_fn(|| listing.parts.measure()).take(ahead).collect();
+            if some.is_empty() {
+                break;
+            }
+            let measured = join_all(some.into_iter().map(|measure| self.threads.run(measure))).await;
+            if reader.sender.is_closed() || measured.contains(&None) || measured.contains(&Some(false)) {
+                return None;
+            }
+        }
+        let mut ahead: VecDeque<JoinHandle<Option<Option<Made>>>> = VecDeque::new();
+        loop {
+            while ahead.len() < listing.parts.ahead()
                 && let Some(work) = listing.parts.next()
             {
-                let makers = self.clone();
-                ahead.push_back(tokio::spawn(async move { makers.run(work).await }));
+                let threads = self.threads.clone();
+                ahead.push_back(tokio::spawn(async move { threads.run(work).await }));
             }
             let Some(next) = ahead.pop_front() else { break };
-            let made = next.await.ok()??;
+            let made = next.await.ok()???;
             let bytes = if listing.gzip.is_some() {
                 let (back, bytes) = self
+                    .threads
                     .run(move || {
                         let bytes = listing.add(made);
                         (listing, bytes)
@@ -227,15 +262,6 @@ impl Makers {
         }
         reader.give(listing.end()?).await?;
         reader.sender.send(Piece::End).await.ok()
-    }
-}
-
-/// Does something that takes a while here, while other threads go on with what this one would have done.
-pub(crate) fn heavy<T>(work: impl FnOnce() -> T) -> T {
-    let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
-    match flavor {
-        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 
@@ -284,11 +310,11 @@ impl Parts for Ready {
         if first.is_empty() {
             self.0.pop_front();
         }
-        Some(Box::new(move || Made::plain(bytes)))
+        Some(Box::new(move || Some(Made::plain(bytes))))
     }
 
-    fn brackets(&self) -> [&'static str; 3] {
-        ["", "", ""]
+    fn brackets(&self) -> [&'static [u8]; 3] {
+        [b"", b"", b""]
     }
 
     fn tail(&self) -> Bytes {
@@ -313,7 +339,7 @@ mod tests {
     impl Parts for Numbers {
         fn next(&mut self) -> Option<Work> {
             if std::mem::take(&mut self.head) {
-                return Some(Box::new(|| Made::plain("{\"items\":")));
+                return Some(Box::new(|| Some(Made::plain("{\"items\":"))));
             }
             if self.next >= self.end {
                 return None;
@@ -322,12 +348,12 @@ mod tests {
             self.next = self.next.saturating_add(1);
             Some(Box::new(move || {
                 made.fetch_add(1, Ordering::Relaxed);
-                Made { bytes: format!(",{number}").into(), items: Some(1) }
+                Some(Made { bytes: format!(",{number}").into(), items: Some(1) })
             }))
         }
 
-        fn brackets(&self) -> [&'static str; 3] {
-            ["[", "]", "null"]
+        fn brackets(&self) -> [&'static [u8]; 3] {
+            [b"[", b"]", b"null"]
         }
 
         fn tail(&self) -> Bytes {
@@ -357,7 +383,7 @@ mod tests {
         for (end, expected) in [(0, "{\"items\":null}\n"), (1, "{\"items\":[0]}\n"), (4, "{\"items\":[0,1,2,3]}\n")] {
             assert_eq!(read(makers.start(numbers(end).0)).await.unwrap(), expected);
             let mut here = numbers(end).0;
-            let bytes: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flatten().collect();
+            let bytes: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flat_map(Result::unwrap).collect();
             assert_eq!(bytes, expected.as_bytes());
         }
     }
@@ -374,21 +400,25 @@ mod tests {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*compressed), &mut text).unwrap();
         let mut here = numbers(2000).0;
-        let plain: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flatten().collect();
+        let plain: Vec<u8> = std::iter::from_fn(|| here.next_bytes()).flat_map(Result::unwrap).collect();
         assert_eq!(text.as_bytes(), plain);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_slow_client_costs_little_and_not_for_ever() {
         let (mut listing, made) = numbers(1000);
         let seat = Arc::new(());
         listing.hold(Box::new(seat.clone()));
-        let receiver = Makers::new(Duration::from_secs(60)).start(listing);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(made.load(Ordering::Relaxed) <= 2 + AHEAD, "{made:?}");
+        let receiver = Makers::new(SLOW_AFTER * 3).start(listing);
         // The seat is given back, and in the end the client is cut off.
-        assert_eq!(Arc::strong_count(&seat), 1);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        while Arc::strong_count(&seat) > 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(made.load(Ordering::Relaxed) <= 2 + AHEAD, "{made:?}");
+        while !receiver.is_closed() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(made.load(Ordering::Relaxed) <= 2 + AHEAD, "{made:?}");
         assert_eq!(read(receiver).await, None);
     }
 
@@ -399,8 +429,8 @@ mod tests {
             fn next(&mut self) -> Option<Work> {
                 std::mem::take(&mut self.0).then(|| -> Work { Box::new(|| panic!("expected in this test")) })
             }
-            fn brackets(&self) -> [&'static str; 3] {
-                ["", "", ""]
+            fn brackets(&self) -> [&'static [u8]; 3] {
+                [b"", b"", b""]
             }
             fn tail(&self) -> Bytes {
                 Bytes::new()

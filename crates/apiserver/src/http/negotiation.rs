@@ -1,7 +1,8 @@
 //! What form the client wants the answer in.
 //!
 //! Clauses of `Accept` are tried by quality, then in order; the first that is supported wins. Objects are kept as JSON, and
-//! custom resources have no other form: a client that prefers protobuf gets those as JSON if it takes that as well.
+//! custom resources have no other form: a client that prefers protobuf gets those as JSON if it takes that as well. Their
+//! metadata alone has one, as that of all objects; tables have none.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -33,6 +34,8 @@ pub struct Accepted {
     pub version: String,
     /// YAML instead of JSON.
     pub yaml: bool,
+    /// Protobuf instead of JSON.
+    pub protobuf: bool,
     /// With line breaks.
     pub pretty: bool,
 }
@@ -42,25 +45,28 @@ const NO_FORM: &str = "only the following media types are accepted: application/
 
 /// The media type of objects in protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of watch events in protobuf.
+pub const PROTOBUF_EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Whether protobuf is the first of the forms that can be sent.
+/// Whether an answer that is not what was asked for, such as a refusal, is sent in protobuf: if that is the first of what
+/// can be sent, apart from clauses that ask for another form of the object.
 #[must_use]
 pub fn prefers_protobuf(headers: &HeaderMap) -> bool {
     let accept = accept(headers);
     let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
     let is_known = |media: &str| matches!(media, "application/json" | "application/yaml" | "*/*" | PROTOBUF);
-    let first = by_quality(&accept).into_iter().find(|clause| is_known(&media(clause)));
-    first.is_some_and(|clause| media(clause) == PROTOBUF && !clause.contains("as="))
+    let is_plain = |clause: &str| !["as=", "g=", "v="].iter().any(|it| clause.contains(it));
+    let first = by_quality(&accept).into_iter().find(|clause| is_known(&media(clause)) && is_plain(clause));
+    first.is_some_and(|clause| media(clause) == PROTOBUF)
 }
 
-/// Whether a client takes protobuf and nothing else that could be sent.
-#[must_use]
-pub fn wants_protobuf(headers: &HeaderMap) -> bool {
-    let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
-    accept.peek().is_some()
-        && accept
-            .flat_map(|value| value.split(','))
-            .all(|it| it.split(';').next().unwrap_or_default().trim() == PROTOBUF)
+/// Whether an answer with this code is sent in protobuf, if there is such a form of it.
+pub(crate) fn wants_protobuf(headers: &HeaderMap, code: u16) -> bool {
+    let mut accept = headers.get_all(ACCEPT).iter();
+    if !accept.any(|value| memchr::memmem::find(value.as_bytes(), b"protobuf").is_some()) {
+        return false;
+    }
+    if code < 400 { negotiate(headers).is_ok_and(|accepted| accepted.protobuf) } else { prefers_protobuf(headers) }
 }
 
 /// Reads the `Accept` header of a request.
@@ -68,7 +74,15 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
 /// # Errors
 /// 406 if nothing that is asked for can be sent.
 pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
-    choose(headers, |_| true)
+    choose(headers, |_, _| true)
+}
+
+/// As [`negotiate`], for objects that have no form in protobuf but that of their metadata.
+///
+/// # Errors
+/// 406 if nothing else is asked for.
+pub(crate) fn negotiate_without_protobuf(headers: &HeaderMap) -> Result<Accepted> {
+    choose(headers, |form, protobuf| !(protobuf && form == Form::Object))
 }
 
 /// As [`negotiate`], for what cannot be shown as a table.
@@ -76,17 +90,17 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
 /// # Errors
 /// 406 if nothing else is asked for.
 pub(crate) fn negotiate_without_tables(headers: &HeaderMap) -> Result<Accepted> {
-    choose(headers, |form| form != Form::Table)
+    choose(headers, |form, _| form != Form::Table)
 }
 
-fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
+/// The first clause that is offered: a form, and whether it is in protobuf.
+fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<Accepted> {
     let accept = accept(headers);
-    let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, pretty: false };
+    let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, protobuf: false, pretty: false };
     if accept.trim().is_empty() {
         return Ok(plain);
     }
     let mut known_type = false;
-    let prefers_protobuf = prefers_protobuf(headers) || wants_protobuf(headers);
     for clause in by_quality(&accept) {
         let mut parts = clause.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
@@ -94,12 +108,7 @@ fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
         match media {
             "application/json" | "*/*" => {}
             "application/yaml" => accepted.yaml = true,
-            PROTOBUF => {
-                known_type = true;
-                if !prefers_protobuf {
-                    continue;
-                }
-            }
+            PROTOBUF => accepted.protobuf = true,
             _ => continue,
         }
         known_type = true;
@@ -121,7 +130,8 @@ fn choose(headers: &HeaderMap, offers: fn(Form) -> bool) -> Result<Accepted> {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::GroupDiscovery,
             _ => continue,
         };
-        if media == PROTOBUF && accepted.form != Form::Object || !offers(accepted.form) {
+        let has_protobuf = matches!(accepted.form, Form::Object | Form::Metadata | Form::MetadataList);
+        if accepted.protobuf && !has_protobuf || !offers(accepted.form, accepted.protobuf) {
             continue;
         }
         if !form.is_empty() {
@@ -217,11 +227,32 @@ mod tests {
             ("application/cbor,application/vnd.kubernetes.protobuf", true),
             ("application/json;q=0.5,application/vnd.kubernetes.protobuf;q=0.9", true),
             ("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", false),
+            ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", false),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/vnd.kubernetes.protobuf", true),
             ("*/*", false),
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
             assert_eq!(prefers_protobuf(&headers), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn metadata_has_a_form_in_protobuf_and_tables_have_none() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        for (accept, plain, custom) in [
+            (format!("{protobuf},application/json"), Ok(true), Ok(false)),
+            (protobuf.to_owned(), Ok(true), Err(406)),
+            (format!("{protobuf};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"), Ok(true), Ok(true)),
+            (format!("{protobuf};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), Ok(true), Ok(true)),
+            (format!("{protobuf};as=Table;g=meta.k8s.io;v=v1,application/json"), Ok(false), Ok(false)),
+            (format!("application/json;as=Table;g=meta.k8s.io;v=v1,{protobuf}"), Ok(false), Ok(false)),
+            (format!("{protobuf};as=Table;g=meta.k8s.io;v=v1,{protobuf}"), Ok(true), Err(406)),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            let show = |it: Result<Accepted>| it.map(|it| it.protobuf).map_err(|it| it.code);
+            assert_eq!(show(negotiate(&headers)), plain, "{accept}");
+            assert_eq!(show(negotiate_without_protobuf(&headers)), custom, "{accept}");
         }
     }
 

@@ -3,10 +3,11 @@
 //! Objects are kept as JSON. Those of a list are turned into messages one by one, on all processors if there are many, so that
 //! no document of the whole list is made.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use api::json;
-use api::types::protobuf::{Writer, envelope_around};
+use api::types::protobuf::{Writer, envelope_around, write_event};
 use api::types::{self, Kind, Type};
 use bytes::Bytes;
 
@@ -19,20 +20,21 @@ const PARALLEL_MIN: usize = 256 << 10;
 pub(super) fn from_json(text: &[u8]) -> Option<Body> {
     // The items of a list are read one by one.
     let is_list = json::value_at(text, &["kind"]).is_some_and(|kind| kind.ends_with(b"List\""));
-    let document = if is_list { json::parse_without(text, &["items"]) } else { json::parse(text) };
-    let document = document.ok()?;
+    if !is_list {
+        return object(text).map(|message| Body::Full(message.into()));
+    }
+    let document = json::parse_without(text, &["items"]).ok()?;
     let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
     let kind = document.str_at(&["kind"]).unwrap_or_default();
-    let of = types::by_api_version(api_version, kind).or_else(|| types::by_kind("meta.k8s.io", "v1", kind))?;
+    let of = type_of(api_version, kind)?;
     let mut head = Vec::new();
     let mut pieces = Vec::new();
-    match item_type(of).filter(|_| is_list) {
+    match item_type(of) {
         Some((number, item)) => {
             Writer::default().message(of, &document, &mut head);
             pieces = messages(number, item, &items(json::value_at(text, &["items"]).unwrap_or_default()))?;
         }
-        None if is_list => Writer::default().message(of, &json::parse(text).ok()?, &mut head),
-        None => Writer::default().message(of, &document, &mut head),
+        None => Writer::default().message(of, &json::parse(text).ok()?, &mut head),
     }
     let length = pieces.iter().map(Vec::len).fold(head.len(), usize::saturating_add);
     let (mut start, end) = envelope_around(api_version, kind, length);
@@ -41,8 +43,48 @@ pub(super) fn from_json(text: &[u8]) -> Option<Body> {
     Some(Body::Pieces(all.filter(|piece| !piece.is_empty()).map(Bytes::from).collect::<VecDeque<_>>()))
 }
 
+thread_local! {
+    /// Knows in which order the fields of types are written.
+    static WRITER: RefCell<Writer> = RefCell::default();
+}
+
+/// The type of a document that says to be this.
+fn type_of(api_version: &str, kind: &str) -> Option<&'static Type> {
+    let built_in = || types::by_api_version(api_version, kind);
+    built_in().or_else(|| types::partial(api_version, kind)).or_else(|| types::by_kind("meta.k8s.io", "v1", kind))
+}
+
+/// The message of the text of one object, in its envelope; none if its type has no such form.
+pub(crate) fn object(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.trim_ascii();
+    let field = |name: &str| match json::parse(json::value_at(text, &[name])?).ok()? {
+        json::Value::String(text) => Some(text),
+        _ => None,
+    };
+    let (api_version, kind) = (field("apiVersion").unwrap_or_default(), field("kind")?);
+    let of = type_of(&api_version, &kind)?;
+    let mut message = Vec::with_capacity(text.len());
+    WRITER.with_borrow_mut(|writer| {
+        if writer.text(of, text, &mut message).is_none() {
+            writer.message(of, &json::parse(text).ok()?, &mut message);
+        }
+        Some(())
+    })?;
+    let (mut start, mut end) = envelope_around(&api_version, &kind, message.len());
+    start.append(&mut message);
+    start.append(&mut end);
+    Some(start)
+}
+
+/// The frame of a watch event about an object, whose message is given in its envelope.
+pub(crate) fn event(event_type: &str, object: &[u8]) -> Bytes {
+    let event = write_event(event_type, object);
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes()[..], &event].concat().into()
+}
+
 /// The number and the type of a list's items, if they are messages that stand behind everything else.
-fn item_type(of: &'static Type) -> Option<(u16, &'static Type)> {
+pub(crate) fn item_type(of: &'static Type) -> Option<(u16, &'static Type)> {
     let field = of.field("items")?;
     let Kind::List(Kind::Struct(item)) = field.kind else { return None };
     let is_last = of.fields.iter().all(|other| other.number <= field.number && other.embedded.is_empty());
@@ -64,11 +106,15 @@ fn items(text: &[u8]) -> Vec<&[u8]> {
 /// The messages of items, some at a time; none if one of them cannot be read.
 fn messages(number: u16, of: &'static Type, items: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
     let write = |items: &[&[u8]]| -> Option<Vec<u8>> {
-        let mut writer = Writer::default();
-        let mut out = Vec::new();
-        for item in items {
-            writer.nested(number, of, &json::parse(item).ok()?, &mut out);
-        }
+        let mut out = Vec::with_capacity(items.iter().map(|item| item.len()).fold(0, usize::saturating_add));
+        WRITER.with_borrow_mut(|writer| {
+            for item in items {
+                if writer.nested_text(number, of, item, &mut out).is_none() {
+                    writer.nested(number, of, &json::parse(item).ok()?, &mut out);
+                }
+            }
+            Some(())
+        })?;
         Some(out)
     };
     let bytes = items.iter().map(|item| item.len()).fold(0, usize::saturating_add);

@@ -159,6 +159,7 @@ async fn connection(
 ) -> Result<(), AnyError> {
     stream.set_nodelay(true)?;
     let (head_timeout, write_timeout) = (server.options.head_timeout, server.options.write_timeout);
+    let idle_timeout = server.options.idle_timeout;
     let first_request = tokio::time::sleep(server.options.first_request_timeout);
     tokio::pin!(first_request);
     let mut first = [0];
@@ -194,7 +195,7 @@ async fn connection(
     }
     let service = Connection { server, user: user.map(Arc::new), peer: Some(peer), tracked: Some(tracked.clone()) };
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(64 << 10);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(idle_timeout).max_buf_size(64 << 10);
     builder.http1().max_headers(HEADERS_MAX);
     builder
         .http2()

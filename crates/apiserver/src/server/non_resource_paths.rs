@@ -64,7 +64,10 @@ pub(super) async fn answer(
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
             Ok(Answer::bytes(200, content_type, server.metrics.text()))
         }
-        ["api" | "apis", ..] if !matches!(parts.method, http::Method::GET | http::Method::HEAD) => {
+        // Kubernetes: who lists all groups may ask with any method.
+        ["api" | "apis", ..]
+            if segments != ["apis"] && !matches!(parts.method, http::Method::GET | http::Method::HEAD) =>
+        {
             Err(Failure::method_not_allowed())
         }
         ["store", "backup"] if parts.method == http::Method::GET => backup::answer(server).await,
@@ -85,7 +88,8 @@ pub(super) async fn answer(
         }
         ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
         ["openapi", "v3", rest @ ..] => {
-            let answer = server.openapi().answer(&rest.join("/"), query, if_none_match, customs.openapi());
+            let accept = negotiation::accept(&parts.headers);
+            let answer = server.openapi().answer(&rest.join("/"), query, &accept, if_none_match, customs.openapi());
             Ok(answer.unwrap_or_else(not_found))
         }
         ["openapi", "v2"] => {

@@ -3,6 +3,7 @@
 //! - `operations`: what can be asked, path by path; `schemas`: what is sent and answered.
 //! - `v3`: a document per group and version; `v2`: all in one.
 
+mod message;
 pub(crate) mod operations;
 mod schemas;
 pub(crate) mod v2;
@@ -80,6 +81,7 @@ impl OpenApi {
         &self,
         path: &str,
         query: &Query,
+        accept: &str,
         if_none_match: &str,
         customs: &[Document],
     ) -> Option<Answer> {
@@ -101,12 +103,15 @@ impl OpenApi {
         let own = self.documents.get(path).map(|(document, hash)| (document, hash));
         let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, document, hash)| (document, hash));
         let (document, hash) = own.or_else(custom)?;
+        let Some(content_type) = content_type(accept) else {
+            return Some(Answer::bytes(406, "", ""));
+        };
         let etag = format!("\"{hash}\"");
         let asked = query.get("hash");
         if !asked.is_empty() && asked != hash {
             let location = format!("/openapi/v3/{path}?hash={hash}");
             return Some(
-                Answer::bytes(301, "application/json", "")
+                Answer::bytes(301, content_type, "")
                     .with_header(http::header::LOCATION, location)
                     .with_header(http::header::ETAG, etag),
             );
@@ -114,8 +119,11 @@ impl OpenApi {
         if is_known(if_none_match, &etag) {
             return Some(dated(Answer::bytes(304, "", "")).with_header(http::header::ETAG, etag));
         }
-        let mut answer =
-            dated(Answer::bytes(200, "application/json", document.clone())).with_header(http::header::ETAG, etag);
+        let body = match content_type {
+            PROTOBUF => v3::protobuf::write(&api::json::parse(document).unwrap_or_default()),
+            _ => document.clone(),
+        };
+        let mut answer = dated(Answer::bytes(200, content_type, body)).with_header(http::header::ETAG, etag);
         if !asked.is_empty() {
             // Under this address it will never change.
             let expires = clock::http_date(clock::now().plus_seconds(365 * 24 * 3600)).replace("GMT", "UTC");
@@ -125,6 +133,22 @@ impl OpenApi {
         }
         Some(answer)
     }
+}
+
+/// The media type of a document in protobuf, as it is sent.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+
+/// The first form that a client takes, of those that exist; clients may write the name of protobuf in two ways.
+fn content_type(accept: &str) -> Option<&'static str> {
+    if accept.trim().is_empty() {
+        return Some("application/json");
+    }
+    let clauses = crate::http::negotiation::by_quality(accept);
+    clauses.into_iter().find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "application/*" | "*/*" => Some("application/json"),
+        PROTOBUF | "application/com.github.proto-openapi.spec.v3@v1.0+protobuf" => Some(PROTOBUF),
+        _ => None,
+    })
 }
 
 /// Whether a client has what it asks for already.

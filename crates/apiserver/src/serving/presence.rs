@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use api::json::{Object, Value};
+use api::time::Timestamp;
 use ring::digest::{SHA256, digest};
 use store::{Change, Guard, Outcome, Store, Write};
 use tokio::task::JoinHandle;
@@ -29,6 +30,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const TIME_TO_LIVE: Duration = Duration::from_secs(15);
 /// A lease says that a server was there within this time.
 const LEASE_SECONDS: i64 = 3600;
+/// What tells the leases of servers from others.
+const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
+const IDENTITY: &str = "kube-apiserver";
+/// Leases of servers that are gone are looked for in every so many turns.
+const CLEAN_EVERY: u64 = 6;
+/// So many leases are looked through at a time.
+const LEASES_AT_A_TIME: usize = 500;
 /// The start of the entries by which servers on one store know each other. No resource is stored there.
 const ADDRESSES: &str = "/masterleases/";
 /// So often a write is tried again if someone else was faster.
@@ -116,9 +124,14 @@ struct Keeper {
 
 impl Keeper {
     async fn run(self, mut stopping: Stopping) {
-        loop {
+        for turn in 0_u64.. {
             if let Err(error) = self.tell(true).await {
                 warn!(err = %error, "Could not say that the server is there");
+            }
+            if turn.is_multiple_of(CLEAN_EVERY)
+                && let Err(error) = self.remove_expired_leases().await
+            {
+                warn!(err = %error, "Could not remove leases of servers that are gone");
             }
             tokio::select! {
                 () = stopping.stopped() => break,
@@ -203,6 +216,31 @@ impl Keeper {
         Ok(())
     }
 
+    /// Removes the leases of servers that have not renewed them.
+    async fn remove_expired_leases(&self) -> Result<(), store::Error> {
+        let Some(row) = resources::find("coordination.k8s.io", "v1", "leases") else { return Ok(()) };
+        let range = row.key("kube-system", "");
+        let mut options = store::ListOptions { limit: Some(LEASES_AT_A_TIME), ..store::ListOptions::default() };
+        loop {
+            let page = self.store.list(&range, options).await?;
+            let last = page.entries.last().map(|entry| entry.key.to_string());
+            for entry in page.entries {
+                let lease = Served::new(&entry.value, entry.revision).map(|served| served.decode());
+                if lease.is_some_and(|lease| is_expired_identity(&lease, clock::now())) {
+                    let guard = Guard::Unchanged(entry.revision);
+                    let write = Write { key: entry.key.to_string(), guard, change: Change::Delete };
+                    // If somebody was faster, the lease is renewed or gone.
+                    let _ = self.store.write(write).await?;
+                }
+            }
+            if page.remaining == 0 {
+                return Ok(());
+            }
+            let limit = Some(LEASES_AT_A_TIME);
+            options = store::ListOptions { limit, after_key: last, ..store::ListOptions::default() };
+        }
+    }
+
     fn lease(&self) -> Value {
         let hostname = &self.presence.hostname;
         let address = self.presence.address.to_string();
@@ -210,12 +248,25 @@ impl Keeper {
         let now = clock::now().to_micro_string();
         api::json!({
             "metadata": {
-                "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": hostname},
+                "labels": {IDENTITY_LABEL: IDENTITY, "kubernetes.io/hostname": hostname},
                 "annotations": {"kubernetes.io/peer-advertise-address": address}
             },
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
         })
     }
+}
+
+/// Whether a lease is that of a server which is gone. Kubernetes: one that does not say until when it holds is, too.
+fn is_expired_identity(lease: &Value, now: Timestamp) -> bool {
+    if lease.str_at(&["metadata", "labels", IDENTITY_LABEL]) != Some(IDENTITY) {
+        return false;
+    }
+    let has_finalizers =
+        lease.at(&["metadata", "finalizers"]).and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+    let renewed = lease.str_at(&["spec", "renewTime"]).and_then(|text| Timestamp::parse(text).ok());
+    let seconds = lease.at(&["spec", "leaseDurationSeconds"]).and_then(Value::as_i64);
+    let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.plus_seconds(seconds));
+    !has_finalizers && until.is_none_or(|until| until < now)
 }
 
 /// The changed object as it is stored; none if it does not differ.
@@ -323,6 +374,22 @@ mod tests {
         let now = slice(Some(&old), &[]).unwrap();
         assert_eq!(now.at(&["endpoints"]).and_then(Value::as_array).map(<[Value]>::len), Some(0));
         assert_eq!(endpoints(None, &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn leases_of_servers_end_when_they_are_not_renewed() {
+        let now = Timestamp::parse("2026-11-17T02:00:00Z").unwrap();
+        let lease = |label: &str, spec: Value| {
+            let labels: Object = [(label, "kube-apiserver")].into_iter().collect();
+            is_expired_identity(&api::json!({"metadata": {"labels": labels}, "spec": spec}), now)
+        };
+        let spec = |time: &str| api::json!({"leaseDurationSeconds": 3600, "renewTime": time});
+        assert!(lease(IDENTITY_LABEL, spec("2026-11-17T00:59:59.999999Z")));
+        assert!(!lease(IDENTITY_LABEL, spec("2026-11-17T01:00:01.000000Z")));
+        assert!(lease(IDENTITY_LABEL, api::json!({})));
+        assert!(!lease("else", spec("2026-11-17T00:59:59.000000Z")));
+        let held = api::json!({"metadata": {"labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"}, "finalizers": ["a/b"]}});
+        assert!(!is_expired_identity(&held, now));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod rows;
 use api::json::{Object, Value};
 use registry::printers::{Column, Printer, SCALES};
 
-pub(crate) use self::rows::{Rows, sort};
+pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::clock;
 use crate::custom::serving::Serving;
 use crate::custom::tables as custom_tables;
@@ -53,7 +53,13 @@ pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::objects::metadata::text(&scale, "resourceVersion"));
     let row = row(&SCALES, call.resource, call.query, &call.accepted.version, scale);
-    table(&call.accepted.version, metadata, Some(&SCALES), vec![row])
+    let mut table = table(&call.accepted.version, metadata, Some(&SCALES), vec![row]);
+    // Kubernetes: the name of a scale is any text.
+    let columns = table.get_mut("columnDefinitions").and_then(Value::as_array_mut);
+    if let Some(name) = columns.and_then(|columns| columns.first_mut()).and_then(Value::as_object_mut) {
+        name.insert("format", "");
+    }
+    table
 }
 
 /// The table that a watch event holds: one row, columns only in the first.

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use self::changes::{Budget, Changes};
-pub use self::changes::{Change, ChangeKind, event_line};
+pub use self::changes::{Change, ChangeKind, event_frame, event_line};
 use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
 use self::index::Index;

@@ -63,6 +63,8 @@ pub struct Served {
     pub json: Bytes,
     outline: Outline,
     attributes: OnceLock<Arc<Attributes>>,
+    /// How long it is as an item of a list in protobuf, once somebody asked for that.
+    message_bytes: OnceLock<u32>,
 }
 
 /// Encodes an object for the store; none if it has no metadata to hold a version.
@@ -147,7 +149,8 @@ impl Served {
         let (before, after) = stored.get(HEADER..)?.split_at_checked(usize::try_from(outline.version).ok()?)?;
         let version = version_field(revision);
         let outline = outline.resized(0, version.len())?;
-        Some(Self { revision, json: splice(before, &version, after), outline, attributes: OnceLock::new() })
+        let (attributes, message_bytes) = (OnceLock::new(), OnceLock::new());
+        Some(Self { revision, json: splice(before, &version, after), outline, attributes, message_bytes })
     }
 
     /// The same object at another revision: what a deletion leaves behind.
@@ -158,7 +161,8 @@ impl Served {
         let after = self.json.get(at.saturating_add(old.len())..).unwrap_or_default();
         let before = self.json.get(..at).unwrap_or_default();
         let outline = self.outline.resized(old.len(), new.len()).unwrap_or(self.outline);
-        Self { revision, json: splice(before, &new, after), outline, attributes: self.attributes.clone() }
+        let (attributes, message_bytes) = (self.attributes.clone(), OnceLock::new());
+        Self { revision, json: splice(before, &new, after), outline, attributes, message_bytes }
     }
 
     /// Whether the text holds this. Keys and values are written without spaces between them.
@@ -183,6 +187,12 @@ impl Served {
     /// What selectors ask of the object, with the fields that its resource offers.
     pub(crate) fn attributes(&self, offered: &[&'static str]) -> &Attributes {
         self.attributes.get_or_init(|| Arc::new(Attributes::of(&self.decode(), offered)))
+    }
+
+    /// How long the object is as an item of a list in protobuf: what `measure` says, asked once.
+    pub(crate) fn message_bytes(&self, measure: impl FnOnce() -> usize) -> usize {
+        let measured = self.message_bytes.get_or_init(|| u32::try_from(measure()).unwrap_or(u32::MAX));
+        usize::try_from(*measured).unwrap_or(usize::MAX)
     }
 
     /// The text of a field beside metadata, without decoding the object; empty if it is missing or not a string.

@@ -304,5 +304,5 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
         let chunk = chunk.iter().map(|(key, _)| delete_one(call, key, &options));
         futures::future::try_join_all(chunk).await?;
     }
-    Ok(list::show(call, &snapshot, &selection)?.with_warnings(options.warnings(call.resource)))
+    Ok(list::show(call, snapshot, &selection)?.with_warnings(options.warnings(call.resource)))
 }

@@ -1,5 +1,7 @@
 //! Listing a collection: from the cache, or page by page from the store at one revision.
 
+pub(super) mod chunks;
+mod messages;
 mod writer;
 
 use std::sync::Arc;
@@ -12,18 +14,28 @@ use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use store::{ListOptions, Revision};
 
-use self::writer::Writer;
+use self::chunks::{Chunks, Pages};
+use self::writer::{Filter, Writer};
 use super::{Call, Selection};
 use crate::http::answer::Answer;
-use crate::http::listing::heavy;
-use crate::http::negotiation::Form;
+use crate::http::negotiation::{self, Form};
 use crate::http::status::{Failure, Result};
 use crate::serving::tables;
-use crate::storage::cache::{Found, Snapshot};
+use crate::storage::cache::{Found, Snapshot, View};
 use crate::storage::stored::Served;
+use registry::conversion;
 
 /// A list of more objects is long: it is made while it is sent.
 const LONG: usize = 500;
+/// The same where the objects are not sent as they are stored.
+const LONG_OTHERWISE: usize = 50;
+
+/// At most so many objects are read from the store first, then twice as many if few of them were selected,
+const PAGE_MIN: usize = 500;
+/// and never more at a time.
+const PAGE_MAX: usize = 2_000;
+/// A page of a list ends early when it has this many bytes.
+const PAGE_BYTES_MAX: usize = 16 << 20;
 
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     let selection = Selection::from_query(call.query, call.resource)?;
@@ -45,10 +57,10 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
             return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
         }
         let (revision, start) = decode_token(token)?;
-        return page(call, &selection, limit, revision, Some(start)).await;
+        return page(call, selection, limit, revision, Some(start)).await;
     }
     match parsed {
-        Some(revision) if exact => return page(call, &selection, limit, Some(revision), None).await,
+        Some(revision) if exact => return page(call, selection, limit, Some(revision), None).await,
         Some(0) => {}
         Some(revision) => call.wait_for(revision).await?,
         None => {
@@ -58,15 +70,20 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     // Kubernetes: a list at "any" version comes from the cache as a whole.
     let limit = limit.filter(|_| parsed != Some(0));
     if !call.cache().keeps_objects() {
-        return page(call, &selection, limit, None, None).await;
+        return page(call, selection, limit, None, None).await;
     }
     let revision = call.server.cache.revision();
     let found = call.cache().find(&call.interest(&selection), revision);
-    if found.objects.len() > LONG && limit.is_none_or(|limit| limit >= found.objects.len()) && !is_custom_table(call) {
-        return long(call, found, selection);
+    let is_all = limit.is_none_or(|limit| limit >= found.objects.len());
+    if found.objects.len() > long_min(call) && is_all && can_be_long(call) {
+        check_form(call)?;
+        let mut metadata = Object::new();
+        metadata.insert("resourceVersion", found.revision.to_string());
+        let filter = Filter::new(call.range(), selection);
+        return Ok(long(call, metadata, Chunks::View(found.objects.clone()), filter, found.objects.len()));
     }
     let snapshot = select(&call.range(), found, limit, &selection).await;
-    show(call, &snapshot, &selection)
+    show(call, snapshot, &selection)
 }
 
 /// Between this many objects others get their turn.
@@ -125,7 +142,7 @@ pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
 /// One page at one revision, from the store.
 async fn page(
     call: &Call<'_>,
-    selection: &Selection,
+    selection: Selection,
     limit: Option<usize>,
     revision: Option<Revision>,
     start: Option<String>,
@@ -133,9 +150,9 @@ async fn page(
     let range = call.range();
     let mut after_key = start.map(|start| format!("{}{start}", call.resource.prefix()));
     let mut snapshot = Snapshot { revision: 0, objects: Vec::new(), remaining: 0 };
-    let mut revision = revision;
+    let (mut revision, mut size, mut bytes) = (revision, limit.unwrap_or(PAGE_MIN).min(PAGE_MIN), 0_usize);
     loop {
-        let options = ListOptions { revision, limit, after_key: after_key.clone() };
+        let options = ListOptions { revision, limit: Some(size), after_key: after_key.clone() };
         let page = match call.server.store.list(&range, options).await {
             Ok(page) => page,
             Err(store::Error::Compacted { .. }) if after_key.is_some() => {
@@ -152,14 +169,32 @@ async fn page(
             if limit.is_some_and(|limit| snapshot.objects.len() >= limit) {
                 remaining = remaining.saturating_add(1);
             } else if selection.matches_served(&entry.key, &served) {
+                bytes = bytes.saturating_add(served.json.len());
                 snapshot.objects.push((entry.key, Arc::new(served)));
             }
         }
         snapshot.remaining = usize::try_from(remaining).unwrap_or(usize::MAX);
-        if snapshot.remaining == 0 || limit.is_some_and(|limit| snapshot.objects.len() >= limit) {
-            return show(call, &snapshot, selection);
+        let is_full = limit.is_some_and(|limit| snapshot.objects.len() >= limit || bytes > PAGE_BYTES_MAX);
+        if snapshot.remaining == 0 || is_full {
+            return show(call, snapshot, &selection);
         }
+        if limit.is_none() && can_be_long(call) {
+            return rest(call, snapshot, after_key, selection);
+        }
+        size = size.saturating_mul(2).min(PAGE_MAX);
+        tokio::task::yield_now().await;
     }
+}
+
+/// The answer that shows what was read of the store, and then all that follows after a key.
+fn rest(call: &Call<'_>, snapshot: Snapshot, after_key: Option<String>, selection: Selection) -> Result<Answer> {
+    check_form(call)?;
+    let mut metadata = Object::new();
+    metadata.insert("resourceVersion", snapshot.revision.to_string());
+    let count = snapshot.objects.len().saturating_add(snapshot.remaining);
+    let pages = Pages::new(call.server.store.clone(), call.range(), snapshot.revision);
+    let pages = pages.after(snapshot.objects, after_key);
+    Ok(long(call, metadata, Chunks::Pages(pages), Filter::new(call.range(), selection), count))
 }
 
 fn expired_token(call: &Call<'_>, after_key: &str) -> Box<Failure> {
@@ -221,21 +256,41 @@ fn list_metadata(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) ->
     metadata
 }
 
-/// Whether the answer is a table whose cells are expressions over the whole request's budget.
-fn is_custom_table(call: &Call<'_>) -> bool {
-    call.accepted.form == Form::Table && call.custom().is_some()
+/// Whether the answer can be made in parts. The cells of custom tables are expressions over the whole request's budget, and
+/// some tables are sorted.
+fn can_be_long(call: &Call<'_>) -> bool {
+    call.accepted.form != Form::Table || call.custom().is_none() && !tables::is_sorted(call.resource)
 }
 
-/// The answer that shows many objects.
-fn long(call: &Call<'_>, found: Found, selection: Selection) -> Result<Answer> {
-    check_form(call)?;
-    let mut metadata = Object::new();
-    metadata.insert("resourceVersion", found.revision.to_string());
-    let (count, bytes) = call.cache().size();
-    let bytes = usize::try_from(bytes.checked_div(count).unwrap_or_default()).unwrap_or(usize::MAX);
-    let bytes = bytes.saturating_mul(found.objects.len());
-    let body = Writer::of(call, metadata).long(found.objects, call.range(), selection, bytes);
-    Ok(Answer::bytes(200, content_type(call), body))
+/// How many objects are not yet long.
+fn long_min(call: &Call<'_>) -> usize {
+    let is_as_stored = match call.accepted.form {
+        Form::Table => false,
+        Form::Metadata | Form::MetadataList => true,
+        Form::Object | Form::GroupDiscovery => {
+            let is_stored = call.custom().is_some() || conversion::is_stored(call.resource, &call.target.version);
+            !call.accepted.yaml && !wants_messages(call) && is_stored
+        }
+    };
+    if is_as_stored { LONG } else { LONG_OTHERWISE }
+}
+
+/// Whether the objects are to be messages of protobuf.
+fn wants_messages(call: &Call<'_>) -> bool {
+    call.accepted.form == Form::Object && !call.accepted.yaml && negotiation::wants_protobuf(call.headers, 200)
+}
+
+/// The answer that shows about `count` objects, made while it is sent.
+fn long(call: &Call<'_>, metadata: Object, chunks: Chunks, filter: Filter, count: usize) -> Answer {
+    let (all, bytes) = call.cache().size();
+    let bytes = usize::try_from(bytes.checked_div(all).unwrap_or_default()).unwrap_or(usize::MAX);
+    let bytes = bytes.saturating_mul(count);
+    let filter = Arc::new(filter);
+    let messages = wants_messages(call).then(|| messages::long(call, &metadata, &chunks, &filter, bytes)).flatten();
+    if let Some(messages) = messages {
+        return Answer::bytes(200, negotiation::PROTOBUF, messages);
+    }
+    Answer::bytes(200, content_type(call), Writer::of(call, metadata).long(chunks, filter, bytes))
 }
 
 fn content_type(call: &Call<'_>) -> &'static str {
@@ -257,17 +312,20 @@ fn check_form(call: &Call<'_>) -> Result<()> {
 }
 
 /// The answer that shows a snapshot in the form that was asked for.
-pub(super) fn show(call: &Call<'_>, snapshot: &Snapshot, selection: &Selection) -> Result<Answer> {
-    let metadata = list_metadata(call, snapshot, selection);
-    if is_custom_table(call) {
+pub(super) fn show(call: &Call<'_>, mut snapshot: Snapshot, selection: &Selection) -> Result<Answer> {
+    let metadata = list_metadata(call, &snapshot, selection);
+    if call.accepted.form == Form::Table && call.custom().is_some() {
         let objects = snapshot.objects.iter().map(|(_, object)| call.decode(object));
-        return heavy(|| tables::of_list(call, 200, objects, metadata));
+        return tables::of_list(call, 200, objects, metadata);
     }
     check_form(call)?;
-    let mut objects: Vec<&Served> = snapshot.objects.iter().map(|(_, object)| &**object).collect();
     if call.accepted.form == Form::Table {
-        tables::sort(call.resource, &mut objects);
+        tables::sort(call.resource, &mut snapshot.objects);
     }
-    let body = Writer::of(call, metadata).whole(objects.into_iter());
+    if snapshot.objects.len() > long_min(call) {
+        let count = snapshot.objects.len();
+        return Ok(long(call, metadata, Chunks::View(View::of(snapshot.objects)), Filter::none(), count));
+    }
+    let body = Writer::of(call, metadata).whole(snapshot.objects.iter().map(|(_, object)| &**object));
     Ok(Answer::bytes(200, content_type(call), body))
 }

@@ -6,7 +6,7 @@ use api::json::Value;
 use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
-use crate::admission::unenforced;
+use crate::admission::{self, unenforced};
 use crate::http::status::{Failure, Result};
 use crate::objects::services;
 use crate::storage::stored::Served;
@@ -91,6 +91,7 @@ pub(super) async fn modify(
             Decision::Keep => return Ok(Done::Stored(object)),
             Decision::Delete(value) if dry_run => return Ok(Done::Deleted(value)),
             Decision::Put(mut value) | Decision::PutThenDelete(mut value) if dry_run => {
+                charge(call, &value, &old, true).await?;
                 services::reserve(call.server, call.resource, &mut value, Some(&old), true).await?;
                 return Ok(Done::Dry(value));
             }
@@ -110,6 +111,9 @@ pub(super) async fn modify(
                 }
             }
         };
+        if !deletes {
+            charge(call, &value, &old, false).await?;
+        }
         let reserved = services::reserve(call.server, call.resource, &mut value, Some(&old), false).await?;
         let bytes = call.encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
         if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
@@ -142,6 +146,11 @@ pub(super) async fn modify(
             }
         }
     }
+}
+
+/// Counts what a change adds.
+async fn charge(call: &Call<'_>, value: &Value, old: &Value, dry_run: bool) -> Result<()> {
+    admission::charge_change(call.server, call.resource, &call.target.subresource, (value, old), dry_run).await
 }
 
 fn served(entry: Option<store::Entry>) -> Option<Arc<Served>> {

@@ -131,7 +131,8 @@ async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
             .map(fields_of)
             .unwrap_or_default(),
     };
-    let request = if spec.and_then(|spec| spec.get("resourceAttributes")).is_some() {
+    let of_resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|it| !it.is_null());
+    let request = if of_resource.is_some() {
         Request::Resource { verb: at(&["resourceAttributes", "verb"]), target: &target }
     } else {
         Request::Path { verb: at(&["nonResourceAttributes", "verb"]), path: at(&["nonResourceAttributes", "path"]) }
@@ -246,7 +247,8 @@ fn rules_status(rules: &[Rule], is_incomplete: bool, error: Option<String>) -> V
     Value::Object(status)
 }
 
-fn texts(value: Option<&Value>) -> Vec<String> {
+/// The texts of a list. As in Go, one that is `null` is empty: taken for absent, it would leave none where some were given.
+pub(super) fn texts(value: Option<&Value>) -> Vec<String> {
     let list = value.and_then(Value::as_array).unwrap_or_default();
-    list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+    list.iter().map(|it| it.as_str().unwrap_or_default().to_owned()).collect()
 }

@@ -14,16 +14,17 @@ use store::Revision;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::list::chunks::{Chunks, Pages};
 use super::{Call, Selection, list, partial_metadata};
 use crate::custom::rows::Row;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
-use crate::http::negotiation::{Accepted, Form};
+use crate::http::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
 use crate::http::request::{Query, Target};
 use crate::http::status::{Failure, Result};
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, Found, TooOld, event_line};
+use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_frame, event_line};
 use crate::storage::stored::Served;
 use registry::conversion;
 
@@ -42,10 +43,6 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     if call.accepted.yaml {
         // There is no end to a document in a stream of YAML.
         return Err(crate::http::negotiation::of_watch(crate::http::negotiation::none()));
-    }
-    if crate::http::negotiation::wants_protobuf(call.headers) {
-        // Events are encoded once for all watchers, as JSON.
-        return Err(crate::http::negotiation::not_acceptable());
     }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
@@ -83,10 +80,12 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     let (snapshot, follower) = if initial && !cache.keeps_objects() {
         // Followed first: what happens while it is read comes again, and is passed over by its revision.
         let follower = cache.follow(interest);
-        (Some(call.find(&selection).await?), Ok(follower))
+        let revision = call.server.store.current_revision().await?;
+        let pages = Pages::new(call.server.store.clone(), call.range(), revision);
+        (Some(Initial { revision, objects: Chunks::Pages(pages) }), Ok(follower))
     } else if initial {
-        let (snapshot, follower) = cache.find_and_follow(interest, call.server.cache.revision());
-        (Some(snapshot), Ok(follower))
+        let (found, follower) = cache.find_and_follow(interest, call.server.cache.revision());
+        (Some(Initial { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
     } else if after == 0 {
         (None, Ok(cache.follow(interest)))
     } else {
@@ -127,7 +126,14 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
             }
         }
     });
-    Ok(Answer::bytes(200, "application/json", Body::Stream(receiver)))
+    let content_type = if call.accepted.protobuf { PROTOBUF_EVENTS } else { "application/json" };
+    Ok(Answer::bytes(200, content_type, Body::Stream(receiver)))
+}
+
+/// What exists at the start of a watch.
+struct Initial {
+    revision: Revision,
+    objects: Chunks,
 }
 
 struct Watcher {
@@ -161,6 +167,16 @@ impl Watcher {
         self.sender.send(bytes).await.ok()
     }
 
+    /// An event about an object, whose text is given.
+    fn event(&self, event_type: &str, object: &[u8]) -> Bytes {
+        if self.accepted.protobuf { event_frame(event_type, object) } else { event_line(event_type, object) }
+    }
+
+    /// The event of a change, made once for all who want it so.
+    fn event_of(&self, change: &Change) -> Bytes {
+        if self.accepted.protobuf { change.frame() } else { change.event() }
+    }
+
     fn count_cut_off(&self) {
         let resource = self.row.resource();
         self.server.metrics.watcher_cut_off(resource.group, resource.plural);
@@ -169,30 +185,38 @@ impl Watcher {
     async fn too_old(&self, oldest: Revision) {
         let message = format!("too old resource version: {} ({oldest})", self.after);
         let status = Failure::expired(message).to_value();
-        let line = event_line("ERROR", api::json::to_string(&status).as_bytes());
-        self.send(line).await;
+        let event = self.event("ERROR", api::json::to_string(&status).as_bytes());
+        self.send(event).await;
     }
 
-    async fn send_initial(&mut self, mut snapshot: Found, marks_end: bool) -> Option<()> {
+    async fn send_initial(&mut self, mut initial: Initial, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
-        while let Some((key, object)) = snapshot.objects.next_entry() {
-            if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
-                continue;
-            }
-            let line = if self.is_plain(object.revision) {
-                event_line("ADDED", &object.json)
-            } else {
-                self.line("ADDED", object.decode(), object.revision)
+        while let Some(fetch) = initial.objects.next() {
+            let entries = match &initial.objects {
+                Chunks::View(_) => fetch()?,
+                Chunks::Pages(_) => self.server.threads().run(fetch).await??,
             };
-            batch.extend_from_slice(&line);
-            if batch.len() > INITIAL_PIECE {
-                self.send(batch.split().freeze()).await?;
+            for (key, object) in entries {
+                if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
+                    continue;
+                }
+                let line = if self.is_plain(object.revision) {
+                    self.event("ADDED", &object.json)
+                } else {
+                    self.line("ADDED", object.decode(), object.revision)
+                };
+                batch.extend_from_slice(&line);
+                if batch.len() > INITIAL_PIECE {
+                    self.send(batch.split().freeze()).await?;
+                }
             }
+            // Others have their turn, also if nothing is selected.
+            tokio::task::yield_now().await;
         }
         self.send(batch.freeze()).await?;
-        self.after = snapshot.revision;
+        self.after = initial.revision;
         if marks_end && self.bookmarks {
-            let line = self.bookmark(snapshot.revision, true);
+            let line = self.bookmark(initial.revision, true);
             self.send(line).await?;
         }
         Some(())
@@ -269,7 +293,7 @@ impl Watcher {
     fn encode_one(&mut self, change: &Change) -> Option<Bytes> {
         if self.selection.is_everything() {
             return Some(if self.is_plain(change.object.revision) {
-                change.event()
+                self.event_of(change)
             } else {
                 self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
             });
@@ -284,7 +308,7 @@ impl Watcher {
             (true, false) => ChangeKind::Deleted,
         };
         if kind == change.kind && self.is_plain(change.object.revision) {
-            return Some(change.event());
+            return Some(self.event_of(change));
         }
         if kind == ChangeKind::Deleted && change.kind != ChangeKind::Deleted {
             // It left the selection: the client gets what it knew, at the new version.
@@ -313,7 +337,7 @@ impl Watcher {
                 object
             }
         };
-        event_line(event_type, api::json::to_string(&shown).as_bytes())
+        self.event(event_type, api::json::to_string(&shown).as_bytes())
     }
 
     fn bookmark(&mut self, revision: Revision, ends_initial: bool) -> Bytes {
@@ -339,11 +363,31 @@ impl Watcher {
             }
             _ => {
                 let api_version = resource.api_version(&self.target.version);
-                let object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                let mut object = api::json!({"kind": (resource.kind), "apiVersion": api_version, "metadata": metadata});
+                add_internal_zeros(&resource, &mut object);
                 let of = resource.object_type(&self.target.version);
                 of.and_then(|of| api::types::decode(of, &object).ok()).map_or(object, |decoded| decoded.value)
             }
         };
-        event_line("BOOKMARK", api::json::to_string(&object).as_bytes())
+        self.event("BOOKMARK", api::json::to_string(&object).as_bytes())
+    }
+}
+
+/// Kubernetes: a bookmark is an empty object of its internal types, where some fields cannot be absent.
+fn add_internal_zeros(resource: &crate::resources::Resource<'_>, object: &mut Value) {
+    let Some(fields) = object.as_object_mut().filter(|_| resource.group == "apps") else { return };
+    match resource.kind {
+        "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            fields.insert("spec", api::json!({"replicas": 0_i64}));
+        }
+        "DaemonSet" => {
+            let metadata = fields.get_or_insert("metadata", Value::object).as_object_mut();
+            let annotations = metadata.map(|it| it.get_or_insert("annotations", Value::object));
+            if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+                annotations.insert("deprecated.daemonset.template.generation", "0");
+                annotations.sort();
+            }
+        }
+        _ => {}
     }
 }

@@ -13,7 +13,13 @@ use super::running::{Running, eventually, open_files};
 
 fn impatient() -> Options {
     let short = Duration::from_millis(300);
-    Options { head_timeout: short, request_timeout: short, write_timeout: short, ..Options::default() }
+    Options {
+        head_timeout: short,
+        idle_timeout: short,
+        request_timeout: short,
+        write_timeout: short,
+        ..Options::default()
+    }
 }
 
 /// How long the other side keeps a connection, and what it sent.

@@ -27,7 +27,13 @@ fn put(client: &mut super::client::Client, round: usize) {
 fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
     // A watch that lost its place ends; where what was sent fits into the buffers of the system, its connection is idle.
     let (write_timeout, head_timeout) = (Duration::from_millis(500), Duration::from_secs(4));
-    let options = Options { write_timeout, head_timeout, watch_history_bytes_max: HISTORY, ..Options::default() };
+    let options = Options {
+        write_timeout,
+        head_timeout,
+        idle_timeout: head_timeout,
+        watch_history_bytes_max: HISTORY,
+        ..Options::default()
+    };
     let running = Running::start(options);
     let mut writer = running.endpoint.connect();
     put(&mut writer, 0);

@@ -92,6 +92,8 @@ fn is_age(text: &str) -> bool {
         && text.chars().all(|it| it.is_ascii_digit() || "smhdy".contains(it))
 }
 
+const TOKEN_VOLUME: &str = "kube-api-access-";
+
 /// Times, uids and versions inside texts.
 pub(crate) fn mask_words(text: &str) -> String {
     let mut out = String::new();
@@ -103,6 +105,10 @@ pub(crate) fn mask_words(text: &str) -> String {
         } else if is_uid(rest) {
             out.push_str("<uid>");
             rest = &rest[36..];
+        } else if rest.starts_with(TOKEN_VOLUME) && rest.len() >= TOKEN_VOLUME.len() + 5 {
+            // Volumes of tokens have names that end in chance.
+            out.push_str(TOKEN_VOLUME);
+            rest = &rest[TOKEN_VOLUME.len() + 5..];
         } else {
             let next = rest.chars().next().unwrap();
             out.push(next);

@@ -62,6 +62,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
         for (step, task) in due {
             outcomes.push(compare_events(&scenario, &step, task.await.unwrap()));
         }
+        learn_hash(&server, step, &mut known).await;
         let request = build(step, &known);
         if step["response"].get("stream").is_some() {
             let last = step["concurrent_steps"][1].as_u64().unwrap_or(0);
@@ -92,6 +93,20 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     outcomes
 }
 
+/// Learns the hash of the document that a step asks for, which is part of its address.
+async fn learn_hash(server: &Arc<Server>, step: &Value, known: &mut Known) {
+    let path = step["request"]["path"].as_str().unwrap();
+    let Some((document, recorded)) = path.split_once("?hash=").filter(|(_, hash)| hash.len() > 100) else { return };
+    let request = Request::builder().uri("/openapi/v3").header("Authorization", "Bearer admin");
+    let response = server.handle(request.body(Full::new(Bytes::new())).unwrap(), None).await;
+    let index: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let name = document.strip_prefix("/openapi/v3/").unwrap();
+    let url = index["paths"][name]["serverRelativeURL"].as_str().unwrap_or_default();
+    if let Some((_, hash)) = url.split_once("?hash=") {
+        known.insert(recorded.to_owned(), hash.to_owned());
+    }
+}
+
 fn substitute(text: &str, known: &Known) -> String {
     let mut text = text.to_owned();
     for (recorded, real) in known {
@@ -107,7 +122,7 @@ fn substitute_value(value: &mut Value, key: &str, known: &Known) {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| substitute_value(value, key, known)),
         Value::Array(items) => items.iter_mut().for_each(|value| substitute_value(value, key, known)),
         Value::String(text) if key == "resourceVersion" => {
-            if let Some(real) = known.get(&format!("rv:{text}")) {
+            if let Some(real) = known.get(&format!("rv:{text}")).or_else(|| known.get(&format!("list:{text}"))) {
                 *text = real.clone();
             }
         }
@@ -122,8 +137,10 @@ fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
     if let Some(at) = path.find("resourceVersion=") {
         let start = at + "resourceVersion=".len();
         let end = path[start..].find('&').map_or(path.len(), |end| start + end);
-        if let Some(real) = known.get(&format!("rv:{}", &path[start..end])) {
-            path.replace_range(start..end, real);
+        let version = &path[start..end];
+        let real = known.get(&format!("list:{version}")).or_else(|| known.get(&format!("rv:{version}")));
+        if let Some(real) = real.cloned() {
+            path.replace_range(start..end, &real);
         }
     }
     let path: String = path.chars().map(|it| if it == ' ' { '+' } else { it }).collect();
@@ -154,7 +171,10 @@ fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
     match (recorded, real) {
         (Value::Object(left), Value::Object(right)) => {
             for (key, value) in left {
-                if let Some(real) = right.get(key) {
+                // The version of a list may be that of anything; that of an object says more.
+                let key = if key == "resourceVersion" && !left.contains_key("name") { "listVersion" } else { key };
+                let field = if key == "listVersion" { "resourceVersion" } else { key };
+                if let Some(real) = right.get(field) {
                     learn(value, real, key, known);
                 }
             }
@@ -167,6 +187,9 @@ fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
         (Value::String(left), Value::String(right)) => match key {
             "resourceVersion" => {
                 known.insert(format!("rv:{left}"), right.clone());
+            }
+            "listVersion" => {
+                known.insert(format!("list:{left}"), right.clone());
             }
             "uid" | "continue" => {
                 known.insert(left.clone(), right.clone());
@@ -226,7 +249,7 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         };
         let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let found = found.join(", ");
-        let (wanted, found) = (mask_words(&wanted), mask_words(&found));
+        let (wanted, found) = (mask_header(name, &wanted), mask_header(name, &found));
         if wanted != found {
             return Some(format!("header {name} is `{found}` instead of `{wanted}`"));
         }
@@ -242,6 +265,12 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
     mask(&mut wanted);
     mask(&mut real);
     difference(&wanted, &real, "")
+}
+
+/// Documents have other hashes here.
+fn mask_header(name: &str, text: &str) -> String {
+    let text = if name == "location" { text.split("hash=").next().unwrap_or_default() } else { text };
+    mask_words(text)
 }
 
 /// Compares what the recording keeps of a document that was too long for it.
@@ -272,6 +301,7 @@ fn message(bytes: &[u8]) -> Option<Value> {
     use api::types::{self, protobuf};
     let envelope = protobuf::Envelope::read(bytes).ok()?;
     let of = types::by_api_version(&envelope.api_version, &envelope.kind);
+    let of = of.or_else(|| types::partial(&envelope.api_version, &envelope.kind));
     let of = of.or_else(|| types::by_kind("meta.k8s.io", "v1", &envelope.kind))?;
     let document = types::decode(of, &protobuf::read(of, envelope.raw).ok()?).ok()?.value;
     serde_json::from_str(&api::json::to_string(&document)).ok()

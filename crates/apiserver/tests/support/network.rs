@@ -20,12 +20,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// Where a server listens, and how to be let in.
+pub struct Place {
+    pub bundle: Bundle,
+    address: SocketAddr,
+}
+
 /// A server that listens.
 pub struct Network {
     pub server: Arc<Server>,
-    pub bundle: Bundle,
+    pub place: Arc<Place>,
     pub tls: watch::Sender<TlsAcceptor>,
-    address: SocketAddr,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     pub directory: tempfile::TempDir,
@@ -58,7 +63,34 @@ impl Network {
         let (tls, newest) = watch::channel(listen::tls(&bundle).unwrap());
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest, stopped));
-        Self { server, bundle, tls, address, stop, serving, directory }
+        let place = Arc::new(Place { bundle, address });
+        Self { server, place, tls, stop, serving, directory }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
+        self.server.stop().await.unwrap();
+    }
+
+    /// As [`Network::stop`], without waiting for connections.
+    pub async fn end(&self) {
+        self.stop.send_replace(true);
+        self.server.stop().await.unwrap();
+    }
+}
+
+impl std::ops::Deref for Network {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Place {
+    pub fn new(bundle: Bundle, address: SocketAddr) -> Self {
+        Self { bundle, address }
     }
 
     /// Where it listens.
@@ -127,12 +159,6 @@ impl Network {
             let _ = connection.await;
         });
         Connection(sender)
-    }
-
-    pub async fn stop(self) {
-        self.stop.send_replace(true);
-        self.serving.await.unwrap();
-        self.server.stop().await.unwrap();
     }
 }
 

@@ -48,6 +48,9 @@ pub(crate) struct Beside {
     /// How pods are played unless their annotations say otherwise: start-seconds, run-seconds, failure-rate and so on
     #[arg(long, value_name = "FILE")]
     simulation: Option<PathBuf>,
+    /// Whether events tell of each start and end of a container; without this flag, up to 100 nodes do
+    #[arg(long, value_name = "BOOL")]
+    container_events: Option<bool>,
     /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
@@ -84,6 +87,7 @@ pub(super) struct Checked {
     load: Option<PathBuf>,
     devices: Option<SliceTemplate>,
     rules: ::kubelet::simulation::Rules,
+    tells: Option<bool>,
     limits: Limits,
     controllers: Vec<String>,
 }
@@ -102,6 +106,7 @@ impl Checked {
             load: None,
             devices: None,
             rules: ::kubelet::simulation::Rules::default(),
+            tells: None,
             limits: Limits::default(),
             controllers: vec!["*".to_owned()],
         }
@@ -123,6 +128,7 @@ impl Beside {
             load: self.load,
             devices: self.devices,
             rules: kubelet::rules(self.simulation.as_deref())?,
+            tells: self.container_events,
             limits: self.limits,
             controllers: self.controllers,
         })
@@ -182,6 +188,7 @@ impl Checked {
             rules: self.rules,
             devices: self.devices,
             endpoint: None,
+            tells: self.tells,
         };
         let (role, fleet) = kubelet::start(nodes, reads, client_for, self.kubelet);
         roles.push(role);

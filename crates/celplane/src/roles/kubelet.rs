@@ -38,6 +38,9 @@ pub(crate) struct NodeArguments {
     /// How pods are played unless their annotations say otherwise: start-seconds, run-seconds, failure-rate and so on
     #[arg(long, value_name = "FILE")]
     simulation: Option<PathBuf>,
+    /// Whether events tell of each start and end of a container; without this flag, up to 100 nodes do
+    #[arg(long, value_name = "BOOL")]
+    container_events: Option<bool>,
 }
 
 /// The nodes of a fleet.
@@ -51,6 +54,8 @@ pub(crate) struct Nodes {
     pub(crate) devices: Option<SliceTemplate>,
     /// Where the server can ask for logs, if not in its own process.
     pub(crate) endpoint: Option<SocketAddr>,
+    /// Whether users are told of each start and end of a container, if that is said.
+    pub(crate) tells: Option<bool>,
 }
 
 impl NodeArguments {
@@ -67,7 +72,7 @@ impl NodeArguments {
             None => Template::default(),
         };
         let rules = rules(self.simulation.as_deref())?;
-        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint })
+        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells: self.container_events })
     }
 }
 
@@ -112,6 +117,7 @@ pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features
             features: setting.features.into(),
             clock: clock::wall(),
             endpoint: nodes.endpoint,
+            tells: nodes.tells,
         };
         let fleet = Fleet::new(options, Simulation::new(nodes.rules));
         let fleet = known.get_or_init(|| fleet).clone();

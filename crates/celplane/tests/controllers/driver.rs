@@ -16,6 +16,7 @@ const QUIET: Duration = Duration::from_millis(400);
 const QUIET_MAX: Duration = Duration::from_secs(15);
 /// At the end nothing was written for so long.
 const FINAL_QUIET: Duration = Duration::from_millis(2000);
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The kinds that are read at the end.
@@ -78,6 +79,8 @@ pub(crate) async fn play(cluster: &Cluster, scenario: &Value) -> Vec<String> {
             return vec![problem];
         }
     }
+    // What is due when the last wait ends is still done.
+    tokio::time::sleep(LAST_MOMENT).await;
     player.quiet(FINAL_QUIET).await;
     let mut differences = Vec::new();
     if json!(codes) != scenario["responses"] {

@@ -15,7 +15,9 @@ pub const FINISH: Duration = Duration::from_secs(360);
 /// So many are remembered; beyond, every event is its own.
 const REMEMBERED_MAX: usize = 65_536;
 
-type Parts = [Text; 10];
+/// What makes two events the same: all but times and note. A changed object counts as another one, so that what is new about it
+/// is told.
+type Parts = ([Text; 5], [Text; 7], [Text; 7]);
 
 /// Remembers what was told.
 #[derive(Default)]
@@ -24,21 +26,12 @@ pub struct Series {
 }
 
 fn key(event: &Event) -> Parts {
-    let related = event.related.as_ref();
-    let of = |part: fn(&ObjectReference) -> &Text| related.map(part).cloned().unwrap_or_default();
-    let object = &event.involved_object;
-    [
-        event.event_type.clone(),
-        event.action.clone(),
-        event.reason.clone(),
-        object.kind.clone(),
-        object.namespace.clone(),
-        object.name.clone(),
-        object.uid.clone(),
-        of(|related| &related.kind),
-        of(|related| &related.namespace),
-        of(|related| &related.name),
-    ]
+    let of = |it: &ObjectReference| {
+        let ObjectReference { kind, namespace, name, uid, api_version, resource_version, field_path } = it;
+        [kind, namespace, name, uid, api_version, resource_version, field_path].map(Clone::clone)
+    };
+    let own = [&event.event_type, &event.action, &event.reason, &event.reporting_component, &event.reporting_instance];
+    (own.map(Clone::clone), of(&event.involved_object), event.related.as_ref().map(of).unwrap_or_default())
 }
 
 impl Series {
@@ -103,5 +96,21 @@ mod tests {
         let last = series.finished(at(370));
         assert_eq!(last.iter().filter_map(|event| event.series.as_ref()).map(|it| it.count).collect::<Vec<_>>(), [10]);
         assert!(matches!(series.observe(event(400), at(400)), Some((_, false))));
+    }
+
+    #[test]
+    fn a_series_keeps_its_note_until_the_object_has_changed() {
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let event = |version: &str, note: &str| {
+            let mut event = Event { reason: "FailedScheduling".into(), message: note.into(), ..Event::default() };
+            event.involved_object.resource_version = version.into();
+            event
+        };
+        let mut series = Series::default();
+        let told = |it: Option<(Event, bool)>| it.map(|(event, repeats)| (event.message.to_string(), repeats));
+        assert_eq!(told(series.observe(event("1", "too small"), at(0))), Some(("too small".to_owned(), false)));
+        assert_eq!(told(series.observe(event("1", "tainted"), at(1))), Some(("too small".to_owned(), true)));
+        assert_eq!(told(series.observe(event("2", "tainted"), at(2))), Some(("tainted".to_owned(), false)));
+        assert_eq!(told(series.observe(event("2", "tainted"), at(3))), Some(("tainted".to_owned(), true)));
     }
 }

@@ -59,6 +59,13 @@ impl Daemons {
         if set.metadata().is_deleting() {
             return Ok(Next::Done);
         }
+        let generation = set.metadata().generation;
+        if set.status.observed_generation != generation
+            && let Some(template) = set.value().at(&["spec", "template"])
+            && let Some(after) = self.executor.postponed(&key, &PODS, template, generation)
+        {
+            return Ok(Next::After(after));
+        }
         let controller = Controller { resource: &SETS, metadata: set.metadata() };
         let selector = set.spec.selector.as_ref().and_then(|selector| selector.to_selector().ok());
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {

@@ -56,7 +56,7 @@ impl Round<'_> {
         old.flat_map(|(_, pods)| pods).any(|pod| !pod.is_terminal())
     }
 
-    fn grow_new(&mut self) -> bool {
+    pub(super) fn grow_new(&mut self) -> bool {
         let Some(new) = self.sets.new.clone() else { return false };
         let (has, wanted) = (size(&new), self.wanted());
         if has == wanted {
@@ -70,7 +70,10 @@ impl Round<'_> {
     fn shrink_old(&mut self) -> bool {
         let Some(new) = self.sets.new.clone() else { return false };
         let old: Vec<Set> = self.sets.old.iter().filter(|set| size(set) > 0).cloned().collect();
-        if old.is_empty() {
+        // The status of a set that just became smaller counts pods that are about to go. With them the sum would allow more
+        // than it should; the next status brings the next round.
+        let is_behind = |set: &Set| set.status.available_replicas > size(set);
+        if old.is_empty() || is_behind(&new) || old.iter().any(is_behind) {
             return false;
         }
         let min_available = self.wanted().saturating_sub(max_unavailable(self.deployment));

@@ -100,6 +100,11 @@ impl<'a> Round<'a> {
             };
         }
         if self.sync_revision() {
+            let wrote_itself = matches!(self.decision.actions.last(), Some(Action::UpdateStatus { .. }));
+            if wrote_itself && sets::is_rolling(self.deployment) && !self.was_resized() {
+                // Kubernetes: a template of before grows again in the same round, and the status waits for the next.
+                self.grow_new();
+            }
             return self.finish();
         }
         if self.was_resized() {

@@ -102,6 +102,26 @@ fn old_pods_go_as_new_ones_serve() {
     // One old pod does not serve: it goes first, and then those that may be missing.
     check((4, 3), (1, 1), &[("web-1", 3), ("web-1", 2)]);
     check((0, 0), (4, 4), &[]);
+    // The status still counts a pod that is about to go: with it too many would be taken away.
+    check((3, 4), (2, 2), &[]);
+    check((3, 3), (1, 2), &[("web-2", 2)]);
+}
+
+#[test]
+fn a_template_of_before_grows_with_its_revision() {
+    let current = r#"{"conditions":[{"type":"Progressing","reason":"x"}]}"#;
+    let deployment = deployment(ROLLING, current);
+    let newer = set(3, 4, 4, KNOWN);
+    let annotated = format!(r#"{KNOWN},"deployment.kubernetes.io/revision-history":"2""#);
+    let mut again = set(2, 0, 0, &annotated).to_value();
+    crate::edit::set(&mut again, &["metadata", "annotations", "deployment.kubernetes.io/revision"], "4");
+    let sets = vec![newer, Arc::new(Document::new(again).unwrap())];
+    let decision = decide(&seen(deployment, sets));
+    let Action::UpdateStatus { object, .. } = &decision.actions[0] else { panic!("{decision:?}") };
+    assert_eq!(crate::edit::annotation(object, "deployment.kubernetes.io/revision"), Some("4"));
+    assert_eq!(sizes(&decision), [("web-2".to_owned(), 1)]);
+    let statuses = decision.actions.iter().filter(|it| matches!(it, Action::UpdateStatus { .. })).count();
+    assert_eq!(statuses, 1, "{decision:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Dice, now};
 use crate::edit;
@@ -38,7 +39,7 @@ pub(super) struct State {
     revision: u64,
     /// Every change: plural, revision, and the line that tells of it.
     history: Vec<(String, u64, String)>,
-    watchers: Vec<(String, mpsc::UnboundedSender<String>)>,
+    watchers: Vec<(String, mpsc::UnboundedSender<(Instant, String)>)>,
     pub(super) dice: Dice,
     /// So many of a hundred writes fail.
     pub(super) faults: u64,
@@ -64,7 +65,8 @@ impl State {
     fn tell(&mut self, kind: &str, plural: &str, object: &Value) {
         let event = json!({"type": kind, "object": (object.clone())});
         let line = json::to_string(&event) + "\n";
-        self.watchers.retain(|(wanted, lines)| wanted != plural || lines.send(line.clone()).is_ok());
+        let at = Instant::now();
+        self.watchers.retain(|(wanted, lines)| wanted != plural || lines.send((at, line.clone())).is_ok());
         self.history.push((plural.to_owned(), self.revision, line));
     }
 
@@ -286,19 +288,20 @@ impl Server {
         let mut state = self.lock();
         let from = query.split('&').find_map(|it| it.strip_prefix("resourceVersion=")).and_then(|it| it.parse().ok());
         let first = state.begin_watch(plural, from);
-        let (news, mut heard) = mpsc::unbounded_channel::<String>();
+        let (news, mut heard) = mpsc::unbounded_channel::<(Instant, String)>();
         state.watchers.push((plural.to_owned(), news));
         let (sender, receiver) = mpsc::unbounded_channel();
         let server = self.clone();
         tokio::spawn(async move {
             let mut alive = sender.send(first).is_ok();
-            while let (true, Some(line)) = (alive, heard.recv().await) {
+            while let (true, Some((at, line))) = (alive, heard.recv().await) {
                 let wait = {
                     let mut state = server.lock();
                     let lag = state.lag_ms + 1;
                     state.dice.below(lag)
                 };
-                tokio::time::sleep(Duration::from_millis(wait)).await;
+                // From when it happened: what is late does not make all that follows later and later.
+                tokio::time::sleep_until(at + Duration::from_millis(wait)).await;
                 alive = sender.send(line).is_ok();
             }
         });

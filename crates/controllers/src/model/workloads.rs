@@ -20,8 +20,10 @@ use super::server::Objects;
 use super::world::{NAMESPACE, World};
 use crate::edit;
 
-/// So many worlds each model is played in.
-const WORLDS: u64 = 40;
+/// So many worlds each model is played in; `CELPLANE_WORLDS` asks for more.
+fn worlds() -> std::ops::Range<u64> {
+    0..std::env::var("CELPLANE_WORLDS").map_or(40, |count| count.parse().unwrap())
+}
 
 /// News of a spec has reached everybody after this time.
 const WINDOW: Duration = Duration::from_secs(20);
@@ -54,6 +56,12 @@ impl Bounds {
 
     fn losses(&self) -> i64 {
         i64::try_from(self.0.lock().unwrap().losses).unwrap()
+    }
+
+    /// The smallest of the upper bounds that anybody may still go by.
+    fn least_of_most(&self) -> i64 {
+        self.now();
+        self.0.lock().unwrap().asked.iter().map(|it| it.1).min().unwrap_or(0)
     }
 
     /// The least and the most that anybody may still go by.

@@ -1,6 +1,7 @@
 //! Refusals, seen by those who were refused.
 
-use client::Status;
+use api::json;
+use client::{Cause, Status};
 
 use super::*;
 
@@ -10,11 +11,17 @@ fn who(name: &str) -> Who {
 
 fn refusal(name: &str, why: &str) -> client::Error {
     let message = format!("Pod \"{name}\" is invalid: {why}");
-    client::Error::Refused(Status { code: 422, reason: "Invalid".to_owned(), message, retry_after_seconds: None })
+    let causes = vec![Cause { reason: "FieldValueForbidden".to_owned(), field: format!("spec.{why}") }];
+    client::Error::Refused(Status { code: 422, reason: "Invalid".to_owned(), message, causes, ..Status::default() })
+}
+
+/// A pod that one of them wants.
+fn wanted(pod: &Value, generation: i64) -> Wanted<'_> {
+    Wanted { plural: "pods", object: pod, generation }
 }
 
 fn may_go(refusals: &Refusals, name: &str, now: Instant) -> bool {
-    refusals.ask(&who(name), 1, now) == Turn::Go
+    refusals.ask(&who(name), wanted(&json!({"spec": {"gate": 1}}), 1), now) == Turn::Go
 }
 
 #[tokio::test(start_paused = true)]
@@ -22,29 +29,36 @@ async fn two_hundred_refused_make_few_requests_and_are_all_released() {
     let refusals = Refusals::default();
     let start = Instant::now();
     let names: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
-    for name in &names {
-        assert!(may_go(&refusals, name, start));
-        assert!(refusals.refused(&who(name), 1, &refusal(&format!("{name}-x"), "gate"), start));
-    }
-    let mut tries = 0;
-    let gate_returns = start + Duration::from_secs(120);
+    let gate_returns = start + Duration::from_secs(420);
+    let (mut first, mut again) = (Vec::new(), Vec::new());
     let mut created: HashMap<&str, Instant> = HashMap::new();
-    for tick in 1..1800_u64 {
+    let pod = json!({"spec": {"gate": 1}});
+    for tick in 0..4800_u64 {
         let now = start + Duration::from_millis(100 * tick);
         for name in names.iter().filter(|name| !created.contains_key(name.as_str())).collect::<Vec<_>>() {
             if !may_go(&refusals, name, now) {
                 continue;
             }
             if now < gate_returns {
-                tries += 1;
-                assert!(!refusals.refused(&who(name), 1, &refusal(&format!("{name}-y"), "gate"), now), "no news");
+                let refusal = refusal(&format!("{name}-y"), "gate");
+                let is_news = refusals.refused(&who(name), wanted(&pod, 1), &refusal, now);
+                if is_news {
+                    first.push(now)
+                } else {
+                    again.push(now)
+                };
             } else {
-                refusals.accepted(&who(name));
+                refusals.accepted(&who(name), "pods", now);
                 created.insert(name, now);
             }
         }
     }
-    assert!((6..=10).contains(&tries), "{tries} in two minutes");
+    assert_eq!(first.len(), 200, "each is told once");
+    for pair in first.windows(67) {
+        assert!(pair[66] - pair[0] >= Duration::from_secs(60), "four requests for each stay below five a second");
+    }
+    let later = again.iter().filter(|at| **at >= start + Duration::from_secs(240)).count();
+    assert!((9..=18).contains(&later), "{later} in three minutes");
     assert_eq!(created.len(), 200);
     let mut times: Vec<Instant> = created.into_values().collect();
     times.sort();
@@ -58,15 +72,35 @@ async fn two_hundred_refused_make_few_requests_and_are_all_released() {
 #[tokio::test(start_paused = true)]
 async fn a_new_spec_or_another_reason_does_not_wait_with_the_others() {
     let (refusals, now) = (Refusals::default(), Instant::now());
-    assert!(refusals.refused(&who("a"), 1, &refusal("a-1", "gate"), now));
-    assert!(refusals.refused(&who("b"), 1, &refusal("b-1", "port"), now));
-    assert!(matches!(refusals.ask(&who("a"), 1, now), Turn::Wait { .. }));
-    assert_eq!(refusals.ask(&who("a"), 2, now), Turn::Go);
-    assert_eq!(refusals.ask(&who("c"), 1, now), Turn::Go);
+    let (gate, port) = (json!({"spec": {"gate": 1}}), json!({"spec": {"port": 1}}));
+    assert!(refusals.refused(&who("a"), wanted(&gate, 1), &refusal("a-1", "gate"), now));
+    assert!(refusals.refused(&who("b"), wanted(&port, 1), &refusal("b-1", "port"), now));
+    assert!(matches!(refusals.ask(&who("a"), wanted(&gate, 1), now), Turn::Wait { .. }));
+    assert_eq!(refusals.ask(&who("a"), wanted(&gate, 2), now), Turn::Go);
+    assert_eq!(refusals.ask(&who("c"), wanted(&json!({"spec": {"other": 1}}), 1), now), Turn::Go);
     // One reason is gone; the other stays.
-    assert!(refusals.refused(&who("a"), 2, &refusal("a-2", "gate"), now));
-    refusals.accepted(&who("a"));
-    assert!(matches!(refusals.ask(&who("b"), 1, now), Turn::Wait { .. }));
+    assert!(refusals.refused(&who("a"), wanted(&gate, 2), &refusal("a-2", "gate"), now));
+    refusals.accepted(&who("a"), "pods", now);
+    assert!(matches!(refusals.ask(&who("b"), wanted(&port, 1), now), Turn::Wait { .. }));
     refusals.forget(&who("b"));
-    assert_eq!(refusals.ask(&who("b"), 1, now), Turn::Go);
+    assert_eq!(refusals.ask(&who("b"), wanted(&port, 1), now), Turn::Go);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_bears_the_mark_of_a_refusal_waits_for_a_first_try() {
+    let (refusals, now) = (Refusals::default(), Instant::now());
+    let gate = json!({"spec": {"gate": 1}});
+    assert!(refusals.refused(&who("a"), wanted(&gate, 1), &refusal("a-1", "gate"), now));
+    assert_eq!(refusals.ask(&who("b"), wanted(&gate, 1), now), Turn::Go, "the first of them goes at once");
+    assert!(matches!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::First { .. }));
+    assert!(refusals.peek(&who("c"), wanted(&gate, 1), now).is_some_and(|it| it > Duration::ZERO));
+    let revision = Wanted { plural: "controllerrevisions", ..wanted(&gate, 1) };
+    assert_eq!(refusals.ask(&who("c"), revision, now), Turn::Go, "what is not refused does not wait");
+    refusals.accepted(&who("c"), "controllerrevisions", now);
+    assert!(matches!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::First { .. }));
+    // It was not as thought: one who was refused tries at once.
+    refusals.accepted(&who("b"), "pods", now);
+    assert_eq!(refusals.ask(&who("a"), wanted(&gate, 1), now), Turn::Go);
+    refusals.accepted(&who("a"), "pods", now);
+    assert_eq!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::Go);
 }

@@ -89,6 +89,12 @@ impl<T: Replicated> Replicas<T> {
             }
         };
         let metadata = set.metadata();
+        if set.counts().observed_generation != metadata.generation
+            && let Some(template) = set.value().at(&["spec", "template"])
+            && let Some(after) = self.executor.postponed(&key, &pods::PODS, template, metadata.generation)
+        {
+            return Ok(Next::After(after));
+        }
         let controller = Controller { resource: &T::RESOURCE, metadata };
         let orphans = orphans_of(&metadata.namespace);
         let mut candidates = self.pods_of(&metadata.uid);
@@ -106,7 +112,7 @@ impl<T: Replicated> Replicas<T> {
             return Ok(Next::Done);
         }
         let failure = if metadata.is_deleting() { None } else { self.manage(&key, &set, controller, &active).await };
-        let seen = Seen { active: &active, terminating, failure: failure.as_ref().map(ToString::to_string) };
+        let seen = Seen { active: &active, terminating, failure: failure.as_ref().and_then(Failure::told) };
         if let Some(object) = updated(&set, &seen, now()) {
             self.executor.perform(&key, vec![Action::UpdateStatus { resource: T::RESOURCE, object }]).await?;
         }

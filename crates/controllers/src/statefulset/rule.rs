@@ -218,7 +218,9 @@ impl Round<'_> {
         let serves = pod.status.phase == "Running" && is_ready(pod);
         let is_first = first_unavailable.is_some_and(|it| it.metadata.name == pod.metadata.name);
         let is_available = is_available(pod, self.set.spec.min_ready_seconds, self.seen.now);
-        if self.is_ordered && !is_first && !(serves && is_available) {
+        // One that has ended will never serve: to wait for that would be to wait forever.
+        let may_go = is_first || pod.is_terminal() || (serves && is_available);
+        if self.is_ordered && !may_go {
             return true;
         }
         self.delete(pod);

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use api::coordination::v1::Lease;
-use api::core::v1::{Node, Pod};
+use api::core::v1::{Node, ObjectReference, Pod};
 use api::json::Text;
 use client::Client;
 use client::events::{Recorder, Severity};
+use client::informer::Key;
 
+use crate::container_events::Told;
 use crate::faults::Faults;
 use crate::pod_addresses::PodAddresses;
 
@@ -34,6 +36,10 @@ pub(super) struct State {
     pub(super) admitted: HashMap<Text, Arc<Pod>>,
     /// The pods whose volumes were found in order, by uid.
     pub(super) mounted: HashSet<Text>,
+    /// The pods that wait for their volumes, by uid.
+    pub(super) unmounted: HashMap<Text, Key>,
+    /// The pods that were told to end, by uid.
+    pub(super) ending: HashSet<Text>,
     /// The version of a pod that this node wrote last, by uid: what is older is out of date.
     written: HashMap<Text, u64>,
     /// The pods whose devices are prepared, by uid.
@@ -54,9 +60,19 @@ impl Member {
                 addresses: PodAddresses::new(number),
                 admitted: HashMap::new(),
                 mounted: HashSet::new(),
+                unmounted: HashMap::new(),
+                ending: HashSet::new(),
                 written: HashMap::new(),
                 prepared: HashSet::new(),
             }),
+        }
+    }
+
+    /// Tells users what becomes of containers of a pod.
+    pub(super) fn tell(&self, pod: &Pod, news: Vec<Told>) {
+        for Told { field_path, severity, reason, message } in news {
+            let about = ObjectReference { field_path: field_path.into(), ..client::events::reference(pod) };
+            self.recorder().event(about, severity, reason, &message);
         }
     }
 
@@ -118,6 +134,7 @@ impl State {
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
         self.mounted.remove(uid);
+        self.unmounted.remove(uid);
         self.prepared.remove(uid);
         self.addresses.give_back(uid);
     }
@@ -125,6 +142,7 @@ impl State {
     /// Drops everything about a pod that is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.release(uid);
+        self.ending.remove(uid);
         self.written.remove(uid);
     }
 }

@@ -13,6 +13,7 @@ use tracing::{debug, info};
 use super::Inner;
 use super::member::{Member, address_of};
 use crate::admission;
+use crate::container_events;
 use crate::pod_status::{self, Addresses};
 use crate::runtime::{Observation, Runtime, Stopping};
 use crate::volumes::{self, NotMounted};
@@ -124,6 +125,9 @@ impl<R: Runtime> Inner<R> {
         let addresses = addresses(&pod, &member, &node, seen.has_sandbox);
         if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
             self.write_status(&pod, &member, &patch).await?;
+            if self.tells() {
+                member.tell(&pod, container_events::news(&pod, &seen));
+            }
         }
         Ok(seen.next)
     }
@@ -144,9 +148,16 @@ impl<R: Runtime> Inner<R> {
         if !volumes::has_claims(pod) || member.state().mounted.contains(&pod.metadata.uid) {
             return Ok(Ok(()));
         }
+        // Noted before it is looked at, so that no change of the node goes unnoticed.
+        let key = Key::new(pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        member.state().unmounted.insert(pod.metadata.uid.clone(), key);
+        let newest = self.nodes.store().get("", &member.name);
+        let node = newest.as_deref().unwrap_or(node);
         let outcome = volumes::check(&self.client, pod, node, &self.cache, &self.features).await?;
         if outcome.is_ok() {
-            member.state().mounted.insert(pod.metadata.uid.clone());
+            let mut state = member.state();
+            state.unmounted.remove(&pod.metadata.uid);
+            state.mounted.insert(pod.metadata.uid.clone());
         }
         Ok(outcome)
     }
@@ -161,6 +172,9 @@ impl<R: Runtime> Inner<R> {
         }
         let now = (self.clock)();
         if !pod.is_terminal() {
+            if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
+                member.tell(pod, container_events::killing(pod));
+            }
             match self.runtime.stop(pod, now).await {
                 Stopping::Wait(wait) => return Ok(Some(wait)),
                 Stopping::Never => return Ok(None),

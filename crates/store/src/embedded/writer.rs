@@ -9,6 +9,7 @@ mod shrinking;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -290,7 +291,9 @@ impl Writer {
                 expires_at_ms: *expires_at_ms,
             })
             .collect();
-        self.shared.file()?.commit(&records, garbage, position)
+        self.shared.file()?.commit(&records, garbage, position)?;
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     fn set_failure(&mut self, failure: Option<Error>) {

@@ -3,6 +3,8 @@
 //! Fields stand in the order of their numbers. What is not a pointer, list or map is written even when it is empty, as
 //! gogo/protobuf does with fields that cannot be absent.
 
+mod text;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -39,6 +41,15 @@ pub fn envelope_around(api_version: &str, kind: &str, raw_length: usize) -> (Vec
     (head, end)
 }
 
+/// The message of a watch event, which holds an object in its envelope.
+#[must_use]
+pub fn write_event(event_type: &str, object: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(object.len().saturating_add(32));
+    put_bytes(&mut out, 1, event_type.as_bytes());
+    nest(&mut out, 2, |out| put_bytes(out, 1, object));
+    out
+}
+
 /// The message of an object in normal form. What does not fit its type is left out.
 #[must_use]
 pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
@@ -52,19 +63,27 @@ pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
 pub struct Writer {
     /// By the address of the type: types are constants.
     plans: HashMap<usize, Rc<[Part]>>,
+    /// Where the fields of the messages that are being written stand, if they are written from text.
+    spans: Vec<(usize, usize)>,
 }
 
-/// What stands under a number: a field, with its place in the type, or the message of an embedded struct.
+/// What stands under a number: a field, or the message of an embedded struct.
 #[derive(Debug, Clone)]
 enum Part {
-    Field(usize, &'static Field),
+    Field {
+        /// Its place in the type.
+        index: usize,
+        field: &'static Field,
+        /// What is written if it is absent.
+        zero: Box<[u8]>,
+    },
     Embedded(u16, Rc<[Part]>),
 }
 
 impl Part {
     fn number(&self) -> u16 {
         match self {
-            Part::Field(_, field) => field.number,
+            Part::Field { field, .. } => field.number,
             Part::Embedded(number, _) => *number,
         }
     }
@@ -76,7 +95,11 @@ fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
     let fields = it.fields.iter().enumerate();
     for (index, field) in fields.filter(|(_, field)| field.number != 0 && field.embedded.starts_with(prefix)) {
         match field.embedded.get(..=prefix.len()) {
-            None => parts.push(Part::Field(index, field)),
+            None => {
+                let mut zero = Vec::new();
+                Writer::default().field(field, None, &mut zero);
+                parts.push(Part::Field { index, field, zero: zero.into() });
+            }
             Some(inner) => {
                 let number = inner.last().copied().unwrap_or_default();
                 if !parts.iter().any(|part| matches!(part, Part::Embedded(it, _) if *it == number)) {
@@ -92,8 +115,7 @@ fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
 impl Writer {
     /// Appends the message of an object in normal form. What does not fit its type is left out.
     pub fn message(&mut self, it: &'static Type, value: &Value, out: &mut Vec<u8>) {
-        let address = std::ptr::from_ref(it).addr();
-        let parts = self.plans.entry(address).or_insert_with(|| plan(it, &[])).clone();
+        let parts = self.plan(it);
         let mut values: Vec<Option<&Value>> = vec![None; it.fields.len()];
         let mut next = 0;
         // A document in normal form has its fields in the order of the type.
@@ -113,10 +135,18 @@ impl Writer {
         nest(out, number, |out| self.message(it, value, out));
     }
 
+    fn plan(&mut self, it: &'static Type) -> Rc<[Part]> {
+        let address = std::ptr::from_ref(it).addr();
+        self.plans.entry(address).or_insert_with(|| plan(it, &[])).clone()
+    }
+
     fn parts(&mut self, parts: &[Part], values: &[Option<&Value>], out: &mut Vec<u8>) {
         for part in parts {
             match part {
-                Part::Field(index, field) => self.field(field, values.get(*index).copied().flatten(), out),
+                Part::Field { index, field, zero } => match values.get(*index).copied().flatten() {
+                    Some(value) => self.field(field, Some(value), out),
+                    None => out.extend_from_slice(zero),
+                },
                 Part::Embedded(number, inner) => nest(out, *number, |out| self.parts(inner, values, out)),
             }
         }
@@ -228,13 +258,43 @@ impl Writer {
 
 /// A message within another, whose length stands before it.
 fn nest(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
-    put_varint(out, tag(number));
     let start = out.len();
     write(out);
-    let mut length = Vec::with_capacity(10);
-    put_varint(&mut length, u64::try_from(out.len().saturating_sub(start)).unwrap_or(u64::MAX));
-    // The bytes move by as many as the length takes, mostly one or two.
-    out.splice(start..start, length);
+    frame(out, number, start, start);
+}
+
+/// Puts what a message needs to stand within another in the place of the bytes from `start` to `body`, where it begins.
+fn frame(out: &mut Vec<u8>, number: u16, start: usize, body: usize) {
+    let mut header = Header::default();
+    header.varint(tag(number));
+    header.varint(u64::try_from(out.len().saturating_sub(body)).unwrap_or(u64::MAX));
+    // The message moves by the difference, mostly two or three bytes.
+    out.splice(start..body, header.bytes.into_iter().take(header.length));
+}
+
+/// A tag and a length.
+#[derive(Default)]
+struct Header {
+    bytes: [u8; 16],
+    length: usize,
+}
+
+impl Header {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(super::wire::low_bits(value) | 0x80);
+            value >>= 7;
+        }
+        self.push(super::wire::low_bits(value));
+    }
+
+    fn push(&mut self, byte: u8) {
+        // A tag takes at most three bytes, a length at most ten.
+        if let Some(slot) = self.bytes.get_mut(self.length) {
+            *slot = byte;
+            self.length = self.length.saturating_add(1);
+        }
+    }
 }
 
 fn tag(number: u16) -> u64 {

@@ -46,7 +46,7 @@ fn chooses(class: Option<&str>, operator: &str, values: &[Value]) -> bool {
     }
 }
 
-fn is_terminating(pod: &Value) -> bool {
+pub(super) fn is_terminating(pod: &Value) -> bool {
     pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0)
 }
 

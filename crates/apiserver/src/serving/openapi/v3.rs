@@ -1,5 +1,7 @@
 //! Operations as OpenAPI version 3 writes them.
 
+pub(super) mod protobuf;
+
 use api::json::{Object, Value};
 
 use super::operations::Operation;

@@ -7,6 +7,7 @@ use super::conditions;
 use crate::clock;
 use crate::custom::rows::Row;
 use crate::resources::Resource;
+use crate::storage::cache::Entry;
 use crate::storage::stored::Served;
 use crate::verbs::{Call, partial_metadata};
 
@@ -98,9 +99,14 @@ fn default_class(call: &Call<'_>) -> Option<String> {
 }
 
 /// Kubernetes: of schemas that match, the first one of the table counts.
-pub(crate) fn sort(resource: &Resource<'_>, objects: &mut [&Served]) {
-    if resource.plural == "flowschemas" {
-        let precedence = |object: &&Served| {
+pub(crate) fn is_sorted(resource: &Resource<'_>) -> bool {
+    resource.plural == "flowschemas"
+}
+
+/// Sorts the objects of a table, where that is done.
+pub(crate) fn sort(resource: &Resource<'_>, objects: &mut [Entry]) {
+    if is_sorted(resource) {
+        let precedence = |(_, object): &Entry| {
             let schema = object.decode();
             schema.at(&["spec", "matchingPrecedence"]).and_then(Value::as_i64).unwrap_or_default()
         };

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use store::Revision;
 
 use super::TooOld;
+use crate::http::protobuf;
+use crate::http::status::Failure;
 use crate::storage::stored::Served;
 
 /// What happened to an object.
@@ -52,6 +54,7 @@ pub struct Change {
 #[derive(Debug, Default)]
 struct Made {
     event: Option<Bytes>,
+    frame: Option<Bytes>,
     decoded: Option<Arc<Value>>,
 }
 
@@ -87,6 +90,11 @@ impl Change {
         self.made().event.get_or_insert_with(|| event_line(self.kind.event_type(), &self.object.json)).clone()
     }
 
+    /// The same in protobuf.
+    pub fn frame(&self) -> Bytes {
+        self.made().frame.get_or_insert_with(|| event_frame(self.kind.event_type(), &self.object.json)).clone()
+    }
+
     /// The object as a document.
     pub fn decoded(&self) -> Arc<Value> {
         self.made().decoded.get_or_insert_with(|| Arc::new(self.object.decode())).clone()
@@ -103,6 +111,20 @@ pub fn event_line(event_type: &str, object: &[u8]) -> Bytes {
     line.extend_from_slice(object);
     line.extend_from_slice(b"}\n");
     line.into()
+}
+
+/// The frame of a watch event about an object, whose text is given, in protobuf.
+#[must_use]
+pub fn event_frame(event_type: &str, object: &[u8]) -> Bytes {
+    match protobuf::object(object) {
+        Some(object) => protobuf::event(event_type, &object),
+        // Built-in types have such a form, so this is not reached; a client would be told.
+        None => {
+            let status = Failure::internal("the object has no form in protobuf").to_value();
+            let status = protobuf::object(api::json::to_string(&status).as_bytes()).unwrap_or_default();
+            protobuf::event("ERROR", &status)
+        }
+    }
 }
 
 /// Changes are kept for this long: a watcher that hears nothing but bookmarks, one a minute, can go on from the last.

@@ -10,6 +10,7 @@ use api::yaml;
 use bytes::Bytes;
 
 use super::super::{Call, Selection, convert, partial_metadata};
+use super::chunks::{Chunks, PART_BYTES};
 use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
 use crate::http::body::Body;
@@ -17,14 +18,30 @@ use crate::http::listing::{Listing, Made, Parts, Work};
 use crate::http::negotiation::Form;
 use crate::resources::Resource;
 use crate::serving::tables::{self, Rows};
-use crate::storage::cache::View;
 use crate::storage::stored::Served;
 use registry::conversion;
 
-/// A part of a long list is made of about this many bytes of objects,
-const PART_BYTES: usize = 96 << 10;
-/// or this many objects, selected or not.
-const PART_OBJECTS: usize = 256;
+/// Which of the objects are shown.
+pub(super) struct Filter {
+    range: String,
+    selection: Selection,
+}
+
+impl Filter {
+    /// Those whose keys start with `range` and that are selected.
+    pub(super) fn new(range: String, selection: Selection) -> Self {
+        Self { range, selection }
+    }
+
+    /// All of them.
+    pub(super) fn none() -> Self {
+        Self { range: String::new(), selection: Selection::default() }
+    }
+
+    pub(super) fn selects(&self, key: &str, object: &Served) -> bool {
+        key.starts_with(&self.range) && self.selection.matches_served(key, object)
+    }
+}
 
 /// How a list is written.
 pub(crate) struct Writer {
@@ -97,8 +114,8 @@ impl Writer {
         Self { item, head: version, tail: yaml::to_string(&tail), empty: " []\n", is_yaml: true }
     }
 
-    fn brackets(&self) -> [&'static str; 3] {
-        if self.is_yaml { ["\n", "", self.empty] } else { ["[", "]", self.empty] }
+    fn brackets(&self) -> [&'static [u8]; 3] {
+        if self.is_yaml { [b"\n", b"", self.empty.as_bytes()] } else { [b"[", b"]", self.empty.as_bytes()] }
     }
 
     /// The whole list.
@@ -110,7 +127,7 @@ impl Writer {
         let mut count = 0_usize;
         for object in objects {
             if count == 0 {
-                text.extend_from_slice(open.as_bytes());
+                text.extend_from_slice(open);
             } else if !self.is_yaml {
                 text.push(b',');
             }
@@ -121,7 +138,7 @@ impl Writer {
             }
         }
         debug_assert!(count > 0 || text.len() == start);
-        text.extend_from_slice(if count == 0 { empty } else { close }.as_bytes());
+        text.extend_from_slice(if count == 0 { empty } else { close });
         text.extend_from_slice(self.tail.as_bytes());
         pieces.push_back(text.into());
         Body::Pieces(pieces)
@@ -177,10 +194,10 @@ impl Writer {
     }
 
     /// A long list, which is made while it is sent.
-    pub(super) fn long(self, view: View, range: String, selection: Selection, bytes: usize) -> Body {
+    pub(super) fn long(self, chunks: Chunks, filter: Arc<Filter>, bytes: usize) -> Body {
         let head = Some(self.head.clone());
-        let shared = Arc::new(Shared { writer: self, range, selection });
-        Body::Listing(Box::new(Listing::new(Rendering { shared, view, head }, bytes)))
+        let shared = Arc::new(Shared { writer: self, filter });
+        Body::Listing(Box::new(Listing::new(Rendering { shared, chunks, head }, bytes)))
     }
 }
 
@@ -196,37 +213,25 @@ fn type_fields(kind: &str, api_version: &str) -> String {
 /// A long list.
 struct Rendering {
     shared: Arc<Shared>,
-    view: View,
+    chunks: Chunks,
     head: Option<String>,
 }
 
 struct Shared {
     writer: Writer,
-    range: String,
-    selection: Selection,
+    filter: Arc<Filter>,
 }
 
 impl Parts for Rendering {
     fn next(&mut self) -> Option<Work> {
         if let Some(head) = self.head.take() {
-            return Some(Box::new(move || Made::plain(head)));
+            return Some(Box::new(move || Some(Made::plain(head))));
         }
-        let (mut objects, mut bytes) = (Vec::new(), 0_usize);
-        while bytes < PART_BYTES
-            && objects.len() < PART_OBJECTS
-            && let Some((key, object)) = self.view.next_entry()
-        {
-            bytes = bytes.saturating_add(object.json.len());
-            objects.push((key, object));
-        }
-        if objects.is_empty() {
-            return None;
-        }
-        let shared = self.shared.clone();
+        let (fetch, shared) = (self.chunks.next()?, self.shared.clone());
         Some(Box::new(move || {
-            let mut text = Vec::with_capacity(bytes);
-            for (key, object) in &objects {
-                if key.starts_with(&shared.range) && shared.selection.matches_served(key, object) {
+            let mut text = Vec::with_capacity(PART_BYTES);
+            for (key, object) in &fetch()? {
+                if shared.filter.selects(key, object) {
                     if !shared.writer.is_yaml {
                         text.push(b',');
                     }
@@ -235,11 +240,15 @@ impl Parts for Rendering {
             }
             let separator = usize::from(!shared.writer.is_yaml);
             let items = (!text.is_empty()).then_some(separator);
-            Made { bytes: text.into(), items }
+            Some(Made { bytes: text.into(), items })
         }))
     }
 
-    fn brackets(&self) -> [&'static str; 3] {
+    fn ahead(&self) -> usize {
+        self.chunks.ahead()
+    }
+
+    fn brackets(&self) -> [&'static [u8]; 3] {
         self.shared.writer.brackets()
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Follows `LogLocation` in Kubernetes `pkg/registry/core/pod/strategy.go`.
 
+mod follow;
+
 use api::json::Value;
 
 use super::super::Call;
@@ -14,6 +16,9 @@ use crate::server::{Logs, LogsFailure};
 /// What of `PodLogOptions` node agents are told.
 const OPTIONS: [&str; 6] = ["previous", "timestamps", "tailLines", "limitBytes", "sinceSeconds", "sinceTime"];
 const NUMBERS: [&str; 3] = ["tailLines", "limitBytes", "sinceSeconds"];
+
+/// So often a log that is being written is read until two looks agree.
+const READS_MAX: usize = 8;
 
 /// The logs of a pod; one without a node has none.
 pub(super) async fn log(call: &Call<'_>) -> Result<Answer> {
@@ -45,11 +50,37 @@ pub(super) async fn log(call: &Call<'_>) -> Result<Answer> {
         container,
         options: given.map(|option| (option, call.query.get(option).to_owned())).collect(),
     };
-    match kubelets.logs(wanted).await {
-        Ok(text) => Ok(Answer::bytes(200, "text/plain", text)),
-        Err(LogsFailure::Refused(why)) => Err(Failure::bad_request(why)),
-        Err(LogsFailure::Unreachable(why)) => Err(Failure::internal(why)),
+    let failed = |failure| match failure {
+        LogsFailure::Refused(why) => Failure::bad_request(why),
+        LogsFailure::Unreachable(why) => Failure::internal(why),
+    };
+    if !call.query.flag("follow") || call.query.flag("previous") {
+        let text = kubelets.logs(wanted).await.map_err(failed)?;
+        return Ok(Answer::bytes(200, "text/plain", text));
     }
+    let mut all = wanted.clone();
+    all.options.retain(|(option, _)| *option == "timestamps");
+    let mut known = kubelets.logs(all.clone()).await.map_err(failed)?;
+    let mut first = kubelets.logs(wanted.clone()).await.map_err(failed)?;
+    // What is written between two looks would be passed on twice.
+    for _ in 0..READS_MAX {
+        let again = kubelets.logs(all.clone()).await.map_err(failed)?;
+        if again == known {
+            break;
+        }
+        known = again;
+        first = kubelets.logs(wanted.clone()).await.map_err(failed)?;
+    }
+    let followed = follow::Followed {
+        kubelets: kubelets.clone(),
+        wanted: all,
+        pods: call.cache(),
+        key: call.key(),
+        uid: metadata::text(&pod, "uid").to_owned(),
+        limit: call.query.number("limitBytes")?.and_then(|it| usize::try_from(it).ok()),
+        stopping: call.server.stopping(),
+    };
+    Ok(followed.begin(first, known))
 }
 
 fn node(call: &Call<'_>, name: &str) -> Option<Value> {

@@ -7,6 +7,7 @@ use api::json;
 use api::json::Value;
 
 use super::super::ownership;
+use super::super::reviews::texts;
 use super::Call;
 use crate::admission::node_restriction::Change;
 use crate::clock;
@@ -59,8 +60,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         return Err(conflict(GROUP, KIND, name, &why));
     }
     let accounts = &call.server.authenticator.service_accounts;
-    let list = request.at(&["spec", "audiences"]).and_then(Value::as_array).unwrap_or_default();
-    let mut audiences: Vec<String> = list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    let mut audiences = texts(request.at(&["spec", "audiences"]));
     if audiences.is_empty() {
         audiences = accounts.audiences().to_vec();
     }

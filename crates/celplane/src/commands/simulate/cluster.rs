@@ -61,7 +61,7 @@ impl Cluster {
             bail!("Object 'Kind' is missing");
         }
         // What has no say in placement is not looked at.
-        if !KINDS.contains(&kind) {
+        if !KINDS.contains(&kind) && !scheduling_objects::KINDS.contains(&kind) {
             return Ok(());
         }
         let Some(resource) = registry::resources::find_by_api_version(version, kind) else {
@@ -155,13 +155,9 @@ impl Cluster {
 
 pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// What has a say in placement.
-const KINDS: &[&str] = &[
-    "Node", "Pod", "PriorityClass", "ResourceClaimTemplate", "Deployment", "DaemonSet", "Job", "CronJob", "ReplicaSet",
-    "StatefulSet", "ReplicationController", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "StorageClass",
-    "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "Service", "PodDisruptionBudget", "DeviceClass",
-    "ResourceClaim", "ResourceSlice",
-];
+/// What has a say in placement beside what the scheduler's core is told as it is.
+const KINDS: &[&str] =
+    &["Node", "Pod", "PriorityClass", "ResourceClaimTemplate", "Deployment", "DaemonSet", "Job", "CronJob"];
 
 fn completed(node: Value) -> Result<Value> {
     let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
@@ -219,4 +215,22 @@ fn prioritize(pod: &mut Pod, classes: &[PriorityClass]) -> Result<()> {
     };
     pod.spec.priority = Some(value);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifests::{Manifests, readable};
+
+    #[test]
+    fn every_kind_that_the_core_knows_is_taken() {
+        let rule = api::json!({
+            "apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r", "uid": "u"},
+            "spec": {"deviceSelector": {"driver": "d.example.com"}, "taint": {"key": "k", "effect": "NoExecute"}}
+        });
+        let manifests = Manifests::parse("rule.json".to_owned(), api::json::to_string(&rule));
+        let mut cluster = Cluster::new(Features::default()).unwrap();
+        cluster.add(readable(manifests).unwrap(), false).unwrap();
+        assert!(matches!(cluster.objects.as_slice(), [Object::DeviceTaintRule(_)]));
+    }
 }

@@ -4,7 +4,7 @@ use api::json;
 use api::json::Value;
 
 use super::job::condition;
-use super::{Bounds, WORLDS, disturb_pods, metadata, template};
+use super::{Bounds, disturb_pods, metadata, template, worlds};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
@@ -83,7 +83,7 @@ impl Model for CronJob {
 
 #[tokio::test(start_paused = true)]
 async fn a_cron_job_starts_no_job_twice_and_none_beside_another_unless_it_may() {
-    for seed in 0..WORLDS / 2 {
+    for seed in worlds().step_by(2) {
         let policy = ["Forbid", "Replace", "Allow"][usize::try_from(seed % 3).unwrap()];
         play(seed, CronJob { bounds: Bounds::default(), policy }).await;
     }

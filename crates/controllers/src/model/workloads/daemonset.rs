@@ -1,11 +1,12 @@
-//! A DaemonSet never has two pods on a node, and ends with one new pod on each node that takes it.
+//! A DaemonSet never has two pods on a node unless it may surge, takes no pod that serves from more nodes than it may, and
+//! ends with one new pod on each node that takes it.
 
 use std::collections::BTreeSet;
 
 use api::json;
 use api::json::Value;
 
-use super::{Bounds, WORLDS, disturb_pods, is_active, is_ready, metadata, template};
+use super::{Bounds, disturb_pods, is_active, is_ready, metadata, template, worlds};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
@@ -14,6 +15,13 @@ use crate::model::world::{Model, World, play};
 struct DaemonSet {
     bounds: Bounds,
     image: i32,
+    surge: i64,
+    unavailable: i64,
+}
+
+/// Whether a node takes daemon pods.
+fn takes(node: &Value) -> bool {
+    node.at(&["spec", "taints"]).and_then(Value::as_array).is_none_or(<[_]>::is_empty)
 }
 
 /// The node that a daemon pod is meant for.
@@ -33,7 +41,9 @@ impl Model for DaemonSet {
     }
 
     fn begin(&mut self, world: &World) {
-        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
+        let (surge, unavailable) = (self.surge, self.unavailable);
+        let rolling = json!({"maxUnavailable": unavailable, "maxSurge": surge});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
         let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": (template(self.image)),
             "updateStrategy": strategy, "revisionHistoryLimit": 2});
         world.create("daemonsets", json!({"metadata": (metadata()), "spec": spec}));
@@ -46,9 +56,11 @@ impl Model for DaemonSet {
             4 | 5 => {
                 let taints = if dice.percent(50) { json!([{"key": "gone", "effect": "NoExecute"}]) } else { json!([]) };
                 let id = node_id(&node);
+                self.bounds.lose(1);
                 world.server.lock().change(&id, |node| edit::set(node, &["spec", "taints"], taints));
             }
             6 => {
+                self.bounds.lose(2);
                 world.lose_node(&node);
                 let mut state = world.server.lock();
                 state.delete(&node_id(&node), true);
@@ -64,17 +76,29 @@ impl Model for DaemonSet {
     }
 
     fn observer(&self) -> Observer {
+        let (bounds, surge, unavailable) = (self.bounds.clone(), self.surge, self.unavailable);
         Box::new(move |objects, write| {
-            let new = write.new.filter(|_| write.plural == "pods" && write.old.is_none())?;
-            let node = node_of(new);
-            let pods = objects.iter().filter(|(id, _)| id.0 == "pods").map(|(_, pod)| pod);
-            let on_node = pods.filter(|pod| is_active(pod) && node_of(pod) == node).count();
-            (on_node > 1).then(|| format!("{on_node} pods on {node}"))
+            if write.plural != "pods" {
+                return None;
+            }
+            let pods = || objects.iter().filter(|(id, _)| id.0 == "pods").map(|(_, pod)| pod);
+            if let (None, Some(new)) = (write.old, write.new) {
+                let node = node_of(new);
+                let on_node = pods().filter(|pod| is_active(pod) && node_of(pod) == node).count();
+                return (on_node > 1 + usize::from(surge > 0)).then(|| format!("{on_node} pods on {node}"));
+            }
+            let node = node_of(write.old.filter(|old| is_ready(old) && !write.new.is_some_and(is_ready))?);
+            let wanting =
+                || objects.iter().filter(|(id, it)| id.0 == "nodes" && takes(it)).map(|(id, _)| id.2.as_str());
+            let lacks = |node: &str| !pods().any(|pod| is_ready(pod) && node_of(pod) == node);
+            let without = i64::try_from(wanting().filter(|node| lacks(node)).count()).unwrap();
+            let is_wanted = wanting().any(|it| it == node);
+            (is_wanted && lacks(&node) && without > unavailable + bounds.losses())
+                .then(|| format!("{without} nodes without a pod that serves, allowed {unavailable}"))
         })
     }
 
     fn missing(&self, world: &World) -> Option<String> {
-        let takes = |node: &Value| node.at(&["spec", "taints"]).and_then(Value::as_array).is_none_or(<[_]>::is_empty);
         let nodes = world.list("nodes");
         let wanted: BTreeSet<String> =
             nodes.iter().filter(|node| takes(node)).map(|node| edit::name(node).to_owned()).collect();
@@ -93,8 +117,9 @@ impl Model for DaemonSet {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_set_ends_with_one_pod_on_each_node_and_never_has_two() {
-    for seed in 0..WORLDS {
-        play(seed, DaemonSet { bounds: Bounds::default(), image: 0 }).await;
+async fn a_daemon_set_ends_with_one_pod_on_each_node_and_keeps_within_its_bounds() {
+    for seed in worlds() {
+        let (surge, unavailable) = [(0, 1), (0, 2), (1, 0), (2, 0)][usize::try_from(seed % 4).unwrap()];
+        play(seed, DaemonSet { bounds: Bounds::default(), image: 0, surge, unavailable }).await;
     }
 }

@@ -1,13 +1,53 @@
-//! A Deployment's sets never ask for more pods than replicas and surge, and in the end all pods are new and serve.
+//! A Deployment's sets never ask for more pods than replicas and surge, a rollout takes away no pods that are needed, and
+//! in the end all pods are new and serve.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use api::json;
 use api::json::Value;
+use tokio::time::Instant;
 
-use super::{Bounds, WORLDS, disturb_pods, metadata, missing_pods, missing_status, template};
+use super::{Bounds, count, disturb_pods, is_ready, metadata, missing_pods, missing_status, template, worlds};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
+
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+
+/// A status that is older than this has reached the controller.
+const NEWS: Duration = Duration::from_secs(5);
+
+fn replicas(set: &Value) -> i64 {
+    edit::int(set, &["spec", "replicas"])
+}
+
+/// What sets said of late about the pods that serve.
+#[derive(Default)]
+struct Statuses(HashMap<String, VecDeque<(Instant, i64)>>);
+
+impl Statuses {
+    fn note<'a>(&mut self, sets: impl Iterator<Item = &'a Value>) {
+        let now = Instant::now();
+        for set in sets {
+            let known = self.0.entry(edit::name(set).to_owned()).or_default();
+            let available = edit::int(set, &["status", "availableReplicas"]);
+            if known.back().is_none_or(|last| last.1 != available) {
+                known.push_back((now, available));
+            }
+            // A value holds until the next one comes.
+            while known.get(1).is_some_and(|next| now - next.0 > NEWS) {
+                known.pop_front();
+            }
+        }
+    }
+
+    /// What the controller may think of a set.
+    fn of(&self, set: &Value) -> impl Iterator<Item = i64> {
+        self.0.get(edit::name(set)).into_iter().flatten().map(|it| it.1)
+    }
+}
 
 struct Deployment {
     /// How many shall serve at least, and how many are asked for at the most.
@@ -76,16 +116,38 @@ impl Model for Deployment {
 
     fn observer(&self) -> Observer {
         let bounds = self.bounds.clone();
+        let mut statuses = Statuses::default();
         Box::new(move |objects, write| {
+            let (least, most) = bounds.now();
+            if write.plural == "pods" {
+                let taken = write.old.is_some_and(is_ready) && !write.new.is_some_and(is_ready);
+                let ready = count(objects, is_ready);
+                return (taken && ready + bounds.losses() < least)
+                    .then(|| format!("{ready} pods serve, asked for {least}"));
+            }
             if write.plural != "replicasets" {
                 return None;
             }
-            let most = bounds.now().1;
-            let sets = objects.iter().filter(|(id, _)| id.0 == "replicasets");
-            let asked: i64 = sets.map(|(_, set)| edit::int(set, &["spec", "replicas"])).sum();
-            let grew = write.old.map_or(0, |old| edit::int(old, &["spec", "replicas"]))
-                < write.new.map_or(0, |new| edit::int(new, &["spec", "replicas"]));
-            (grew && asked > most).then(|| format!("sets ask for {asked} pods, allowed {most}"))
+            let sets = || objects.iter().filter(|(id, _)| id.0 == "replicasets").map(|(_, set)| set);
+            statuses.note(sets());
+            let (old, new) = (write.old.map_or(0, replicas), write.new.map_or(0, replicas));
+            let asked: i64 = sets().map(replicas).sum();
+            if new > old && asked > most {
+                return Some(format!("sets ask for {asked} pods, allowed {most}"));
+            }
+            let desired = |set: Option<&Value>| set?.str_at(&["metadata", "annotations", DESIRED]).map(str::to_owned);
+            if new < old && desired(write.old) != desired(write.new) {
+                // A user asked for another number: what that takes from sets that serve is not the rollout's doing.
+                bounds.lose(usize::try_from(old - new).unwrap());
+                return None;
+            }
+            // Pods that do not serve, as far as was known of late, may go at any time.
+            let takes = write.new.map_or(0, |set| statuses.of(set).min().unwrap_or(0)) > new;
+            let kept: i64 = sets().map(|set| statuses.of(set).max().unwrap_or(0).min(replicas(set))).sum();
+            (takes && kept < least).then(|| {
+                let name = write.new.map(edit::name).unwrap_or_default();
+                format!("{name} shrinks from {old} to {new}, which leaves {kept} to serve, asked for {least}")
+            })
         })
     }
 
@@ -108,7 +170,7 @@ impl Model for Deployment {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_ends_with_new_pods_and_keeps_within_its_bounds() {
-    for seed in 0..WORLDS {
+    for seed in worlds() {
         let recreates = seed % 4 == 3;
         let bounds = Bounds::default();
         play(seed, Deployment { bounds, wanted: 3, surge: 1, unavailable: 1, image: 0, recreates }).await;

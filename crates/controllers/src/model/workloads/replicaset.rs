@@ -2,7 +2,7 @@
 
 use api::json;
 
-use super::{Bounds, WORLDS, count, disturb_pods, is_active, metadata, missing_pods, missing_status, template};
+use super::{Bounds, count, disturb_pods, is_active, metadata, missing_pods, missing_status, template, worlds};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
@@ -55,7 +55,7 @@ impl Model for ReplicaSet {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_set_ends_with_its_pods_and_never_has_more() {
-    for seed in 0..WORLDS {
+    for seed in worlds() {
         play(seed, ReplicaSet { bounds: Bounds::default(), wanted: 3 }).await;
     }
 }

@@ -1,9 +1,9 @@
-//! A StatefulSet makes its pods in order, replaces one at a time, and ends with one of the right revision in each place.
+//! A StatefulSet makes its pods in order, replaces no more at a time than it may, and ends with one of the right revision in each place.
 
 use api::json;
 use api::json::Value;
 
-use super::{Bounds, WORLDS, disturb_pods, is_ready, metadata, missing_pods, missing_status, template};
+use super::{Bounds, disturb_pods, is_ready, metadata, missing_pods, missing_status, template, worlds};
 use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
@@ -13,6 +13,7 @@ struct StatefulSet {
     bounds: Bounds,
     wanted: i64,
     partition: i64,
+    unavailable: i64,
     image: i32,
     is_parallel: bool,
 }
@@ -23,8 +24,13 @@ fn ordinal(pod: &Value) -> i64 {
 
 impl StatefulSet {
     fn strategy(&self) -> Value {
-        let partition = self.partition;
-        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}})
+        let (partition, unavailable) = (self.partition, self.unavailable);
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition, "maxUnavailable": unavailable}})
+    }
+
+    /// So many shall serve while others are replaced; no more places than there are replicas.
+    fn ask(&self) {
+        self.bounds.ask((self.wanted - self.unavailable).max(0), self.wanted);
     }
 }
 
@@ -34,7 +40,7 @@ impl Model for StatefulSet {
     }
 
     fn begin(&mut self, world: &World) {
-        self.bounds.ask(self.wanted, self.wanted);
+        self.ask();
         let (wanted, policy) = (self.wanted, if self.is_parallel { "Parallel" } else { "OrderedReady" });
         let spec = json!({"replicas": wanted, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
             "template": (template(self.image)), "podManagementPolicy": policy, "updateStrategy": (self.strategy()),
@@ -47,11 +53,13 @@ impl Model for StatefulSet {
             0..5 => disturb_pods(world, &self.bounds, dice),
             5 | 6 => {
                 self.wanted = i64::from(dice.number(5));
-                self.bounds.ask(self.wanted, self.wanted);
+                self.ask();
                 world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "replicas"], self.wanted));
             }
             7 => {
                 self.partition = i64::from(dice.number(4));
+                self.unavailable = 1 + i64::from(dice.number(2));
+                self.ask();
                 world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "updateStrategy"], self.strategy()));
             }
             _ => {
@@ -80,8 +88,10 @@ impl Model for StatefulSet {
             }
             let taken = write.old.filter(|old| is_ready(old) && !write.new.is_some_and(is_ready));
             let place = ordinal(taken?);
-            let ready = ready_below(least);
-            let is_wrong = place < least && ready + 1 + bounds.losses() < least;
+            // The places that everybody who asked of late has.
+            let places = bounds.least_of_most();
+            let ready = ready_below(places);
+            let is_wrong = place < places && ready + bounds.losses() < least;
             is_wrong.then(|| format!("web-{place} is taken away though only {ready} of {least} serve"))
         })
     }
@@ -104,9 +114,9 @@ impl Model for StatefulSet {
 
 #[tokio::test(start_paused = true)]
 async fn a_stateful_set_keeps_its_order_and_ends_complete() {
-    for seed in 0..WORLDS {
+    for seed in worlds() {
         let is_parallel = seed % 3 == 2;
         let bounds = Bounds::default();
-        play(seed, StatefulSet { bounds, wanted: 3, partition: 0, image: 0, is_parallel }).await;
+        play(seed, StatefulSet { bounds, wanted: 3, partition: 0, unavailable: 1, image: 0, is_parallel }).await;
     }
 }

@@ -99,6 +99,9 @@ fn pods_go_from_the_last_to_the_first() {
     check(ORDERED, "0r 1p 2r 3r", &[]);
     // The one that holds all up may go itself.
     check(ORDERED, "0r 1r 2r 3p", &["delete web-3"]);
+    // Those that have ended will never serve, and hold nobody up.
+    check(ORDERED, "0r 1r 2r 3f 4f", &["delete web-4"]);
+    check(ORDERED, "0r 1r 2r 3p 4p", &[]);
     check(PARALLEL, "0r 1r 2r 3r 4p", &["delete web-4", "delete web-3"]);
 }
 

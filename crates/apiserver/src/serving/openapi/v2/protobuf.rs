@@ -1,7 +1,9 @@
 //! The older document in protobuf: gnostic's `openapi.v2` messages.
 
-use api::json::{Object, Value};
+use api::json::Value;
 use bytes::Bytes;
+
+use super::super::message::{Message, any, entries, extensions, items, named, texts, within};
 
 /// Writes a document.
 pub(super) fn write(document: &Value) -> Bytes {
@@ -31,21 +33,7 @@ pub(super) fn write(document: &Value) -> Bytes {
     let mut all = Message::default();
     all.text(1, text(&["swagger"])).message(2, &info).message(8, &paths).message(9, &definitions);
     all.message(10, &parameters).message(13, &securities);
-    all.0.into()
-}
-
-fn entries<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    value.get(field).and_then(Value::as_object).into_iter().flat_map(Object::iter)
-}
-
-fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).unwrap_or_default()
-}
-
-fn texts(out: &mut Message, number: u32, value: &Value, field: &str) {
-    for text in items(value, field) {
-        out.text(number, text.as_str().unwrap_or_default());
-    }
+    all.into_bytes()
 }
 
 fn path_item(item: &Value) -> Message {
@@ -172,78 +160,4 @@ fn schema(it: &Value) -> Message {
     }
     extensions(&mut out, 31, it);
     out
-}
-
-fn extensions(out: &mut Message, number: u32, it: &Value) {
-    for (name, value) in it.as_object().into_iter().flat_map(Object::iter).filter(|(name, _)| name.starts_with("x-")) {
-        out.message(number, &named(name, &any(value)));
-    }
-}
-
-fn any(value: &Value) -> Message {
-    // JSON is YAML.
-    let mut any = Message::default();
-    any.text(2, &api::json::to_string(value));
-    any
-}
-
-fn named(name: &str, value: &Message) -> Message {
-    let mut named = Message::default();
-    named.text(1, name).message(2, value);
-    named
-}
-
-/// A message with one field.
-fn within(number: u32, message: &Message) -> Message {
-    let mut outer = Message::default();
-    outer.message(number, message);
-    outer
-}
-
-/// A protobuf message.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn bytes(&mut self, number: u32, bytes: &[u8]) -> &mut Self {
-        // Wire type 2: a length, then this many bytes.
-        self.varint(u64::from(number) << 3 | 2);
-        self.varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    /// A text that is not empty.
-    fn text(&mut self, number: u32, text: &str) -> &mut Self {
-        if text.is_empty() { self } else { self.bytes(number, text.as_bytes()) }
-    }
-
-    fn message(&mut self, number: u32, message: &Message) -> &mut Self {
-        self.bytes(number, &message.0)
-    }
-
-    fn number(&mut self, number: u32, value: u64) -> &mut Self {
-        self.varint(u64::from(number) << 3);
-        self.varint(value);
-        self
-    }
-
-    fn flag(&mut self, number: u32, value: bool) -> &mut Self {
-        if value { self.number(number, 1) } else { self }
-    }
-
-    fn double(&mut self, number: u32, value: f64) -> &mut Self {
-        // Wire type 1: eight bytes.
-        self.varint(u64::from(number) << 3 | 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-            value >>= 7;
-        }
-        self.0.push(u8::try_from(value).unwrap_or(0));
-    }
 }

@@ -1,0 +1,155 @@
+//! Threads for what takes a while: parts of long answers, requests with long bodies.
+//!
+//! There are as many as processors, and they have a lower priority than those that serve connections: where all processors
+//! are busy, who asks something short, health above all, does not wait for long lists.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use tokio::sync::oneshot;
+use tracing::warn;
+
+/// How much less these threads count than others: with 5, a third.
+const NICE: i32 = 5;
+/// As those of the runtime: documents may be deep.
+const STACK_BYTES: usize = 8 << 20;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads; they start when they are first needed, and end with the last handle.
+#[derive(Clone, Default)]
+pub(crate) struct Threads(Arc<OnceLock<Started>>);
+
+struct Started(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Threads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Threads").finish_non_exhaustive()
+    }
+}
+
+impl Threads {
+    /// Does some work when its turn comes; none if it panics. It is not begun if nobody waits for it any more.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.get_or_init(Started::new).0.push(Box::new(move || {
+            if !sender.is_closed() {
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                // An error means that nobody waits any more.
+                let _ = done.map(|done| sender.send(done));
+            }
+        }));
+        receiver.await.ok()
+    }
+}
+
+impl Started {
+    fn new() -> Self {
+        let shared = Arc::new(Shared::default());
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name("heavy".to_owned()).stack_size(STACK_BYTES);
+            let started = thread.spawn(move || {
+                lower_priority();
+                while let Some(job) = shared.next() {
+                    job();
+                }
+            });
+            if let Err(error) = started {
+                warn!(err = %error, "Could not start a thread");
+            }
+        }
+        Self(shared)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.queue().is_over = true;
+        self.0.more.notify_all();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job) {
+        self.queue().jobs.push_back(job);
+        self.more.notify_one();
+    }
+
+    /// Waits for the next job; none at the end.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.is_over {
+                return None;
+            }
+            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Linux counts each thread by itself; elsewhere this would slow down all of them.
+#[cfg(target_os = "linux")]
+fn lower_priority() {
+    let now = rustix::process::getpriority_process(None).unwrap_or_default();
+    if let Err(error) = rustix::process::setpriority_process(None, now.saturating_add(NICE)) {
+        warn!(err = %error, "Could not lower the priority of a thread");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lower_priority() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_done_elsewhere_with_a_lower_priority() {
+        let threads = Threads::default();
+        let own = rustix::process::getpriority_process(None).unwrap();
+        let theirs = threads.run(|| rustix::process::getpriority_process(None).unwrap()).await.unwrap();
+        assert_eq!(theirs, (own + NICE).min(19));
+        assert_eq!(rustix::process::getpriority_process(None).unwrap(), own);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_nothing_and_the_threads_go_on() {
+        let threads = Threads::default();
+        for _ in 0..20 {
+            assert_eq!(threads.run(|| -> u8 { panic!("expected in this test") }).await, None);
+        }
+        assert_eq!(threads.run(|| 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn threads_end_with_the_last_handle() {
+        let threads = Threads::default();
+        threads.run(|| ()).await.unwrap();
+        let shared = Arc::downgrade(&threads.0.get().unwrap().0);
+        drop(threads);
+        // Each thread holds it until it ends.
+        while shared.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

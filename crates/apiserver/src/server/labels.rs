@@ -1,0 +1,85 @@
+//! What metrics and logs call a request.
+
+use std::time::Duration;
+
+use tracing::info;
+
+use super::Server;
+use crate::audit;
+use crate::custom::rows::Row;
+use crate::http::request::{Target, Verb};
+use crate::metrics::Labels;
+
+impl Server {
+    pub(super) fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
+        let Some(target) = target else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let custom = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
+        let row = self.find_built_in(target).map(Row::BuiltIn).or_else(|| custom().map(Row::Custom));
+        let Some(row) = row else {
+            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
+        };
+        let resource = row.resource();
+        let verb = match target.verb {
+            Some(Verb::Create) => "POST".to_owned(),
+            Some(Verb::Update) => "PUT".to_owned(),
+            Some(verb) => verb.name().to_uppercase(),
+            None => method_label(method).to_owned(),
+        };
+        let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) => "cluster",
+        };
+        let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
+        Labels {
+            verb,
+            group: target.group.clone(),
+            version: target.version.clone(),
+            resource: resource.plural.to_owned(),
+            subresource: subresource.to_owned(),
+            scope,
+        }
+    }
+}
+
+/// A line for a request, with Kubernetes' keys.
+pub(super) fn log_request(parts: &http::request::Parts, verb: &str, code: u16, latency: Duration) {
+    let text = |name: http::HeaderName| {
+        parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
+    };
+    let source = parts.extensions.get().map(|audit::Peer(address)| address.to_string()).unwrap_or_default();
+    info!(
+        verb = verb.to_uppercase(),
+        URI = parts.uri.path_and_query().map_or("/", |it| it.as_str()),
+        ?latency,
+        userAgent = %text(http::header::USER_AGENT),
+        auditID = %text(audit::AUDIT_ID),
+        srcIP = source,
+        resp = code,
+        "HTTP"
+    );
+}
+
+/// The verb of a request, as rules name it.
+pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
+    let verb = target.and_then(|target| target.verb);
+    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
+}
+
+/// Methods as metrics name them. Clients invent others without end; all of those are one.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
+        "TRACE" => "TRACE",
+        _ => "other",
+    }
+}

@@ -1,0 +1,360 @@
+//! Many watchers, each of its own node's pods: what do changes cost, how far can a watcher fall behind, and what does a
+//! crowd cost that watches everything and reads nothing?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::task::JoinSet;
+
+use super::connection::{Connection, find};
+use super::pods::{self, NAMESPACE, Requests};
+use super::progress::Progress;
+use super::target::Target;
+use super::workers::{self, Until};
+
+/// How much of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// So many pods,
+    pub pods: usize,
+    /// on so many nodes, each with a watcher.
+    pub nodes: usize,
+    /// So many changes per second,
+    pub changes_per_second: u32,
+    /// for so long.
+    pub time: Duration,
+    /// So many watchers start over.
+    pub restarts: usize,
+    /// The history is filled by so many changes per second,
+    pub history_changes_per_second: u32,
+    /// for so long; zero leaves it out.
+    pub history: Duration,
+}
+
+/// What a time of changes cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Cost {
+    /// Changes that were made.
+    pub changes: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// Processor time of the server.
+    pub processor_seconds: f64,
+}
+
+impl Cost {
+    /// How many processors that is.
+    #[must_use]
+    pub fn processors(&self) -> f64 {
+        self.processor_seconds / self.took.as_secs_f64()
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    /// Changes that nobody watches.
+    pub alone: Cost,
+    /// Watchers to whom nothing happens.
+    pub idle: Cost,
+    /// Changes with all watchers.
+    pub watched: Cost,
+    /// Events that came to the watchers.
+    pub events: u64,
+    /// For how long a watcher that starts over waits for its pods, on average,
+    pub restart: Duration,
+    /// how many pods it is told of,
+    pub restart_events: u64,
+    /// and what that costs the server.
+    pub restart_processor_seconds: f64,
+    /// How old the oldest version is from which a watcher can go on, at least.
+    pub history: Option<Duration>,
+    /// Memory with all pods, and at the end.
+    pub resident_bytes: [Option<u64>; 2],
+}
+
+const CONNECTIONS: usize = 32;
+
+fn node(number: usize, nodes: usize) -> String {
+    format!("node-{:05}", number.checked_rem(nodes).unwrap_or_default())
+}
+
+fn watch_of(requests: &Requests, node: &str, version: Option<&str>) -> Vec<u8> {
+    let version = version.map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
+    let selector = format!("fieldSelector=spec.nodeName%3D{node}");
+    requests.get(&format!("/api/v1/pods?watch=1&timeoutSeconds=3600&{selector}{version}"), "application/json")
+}
+
+/// Makes the pods, watches them, changes them.
+///
+/// # Errors
+/// Those of the network, and answers that are not the expected ones.
+pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
+    let progress = Progress::default();
+    let requests = Requests::new(target.endpoint.address.clone(), false);
+    let mut connections = workers::connect(&target.endpoint, CONNECTIONS).await?;
+    prepare(&mut connections, &requests).await?;
+    let create = {
+        let requests = requests.clone();
+        move |number: u64| -> Arc<[u8]> {
+            let number = usize::try_from(number).unwrap_or_default();
+            let on = format!(r#""spec":{{"nodeName":"{}","#, node(number, settings.nodes));
+            let body = pods::pod(&pods::name(number)).replacen(r#""spec":{"#, &on, 1);
+            requests.send("POST", &pods::collection(), "application/json", &body).into()
+        }
+    };
+    let count = Until::Count(u64::try_from(settings.pods)?);
+    (connections, _) = workers::run(connections, count, 201, "pods", &progress, create).await?;
+    let filled = target.resident_bytes();
+    let alone = change(target, &requests, &mut connections, settings.changes_per_second, settings).await?;
+
+    let first = connections.first_mut().context("there are no connections")?;
+    let version = version(first, &requests).await?;
+    let events = Arc::new(AtomicU64::new(0));
+    let mut watchers = JoinSet::new();
+    for number in 0..settings.nodes {
+        let mut connection = target.endpoint.connect_small().await.context("cannot connect a watcher")?;
+        let head = connection.send(&watch_of(&requests, &node(number, settings.nodes), Some(&version))).await?;
+        if head.status != 200 {
+            bail!("a watch was answered {}", head.status);
+        }
+        watchers.spawn(follow(connection, events.clone()));
+        if number.is_multiple_of(50) {
+            progress.show("watchers connect", u64::try_from(number)?, u64::try_from(settings.nodes)?);
+        }
+    }
+    progress.clear();
+    let idle = Used::now(target);
+    tokio::time::sleep(settings.time).await;
+    let idle = idle.cost(target, 0);
+    let watched = change(target, &requests, &mut connections, settings.changes_per_second, settings).await?;
+    // What is under way arrives.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let events = events.load(Ordering::Relaxed);
+
+    let used = Used::now(target);
+    let (mut waited, mut restart_events) = (Duration::ZERO, 0);
+    let restarts = settings.restarts.min(settings.nodes).max(1);
+    for number in 0..restarts {
+        let mut connection = target.endpoint.connect_small().await?;
+        let expected = settings.pods.div_ceil(settings.nodes.max(1));
+        let asked = Instant::now();
+        connection.send(&watch_of(&requests, &node(number, settings.nodes), None)).await?;
+        let mut told = 0_usize;
+        while told < expected {
+            told = told.saturating_add(next_events(&mut connection).await?.context("the watch ended")?);
+        }
+        waited = waited.saturating_add(asked.elapsed());
+        restart_events = u64::try_from(told)?;
+    }
+    let restart_cost = used.cost(target, 0);
+    let restart = waited.checked_div(u32::try_from(restarts)?).unwrap_or_default();
+
+    let history = if settings.history.is_zero() {
+        None
+    } else {
+        Some(history(target, &requests, &mut connections, settings).await?)
+    };
+    let resident_bytes = [filled, target.resident_bytes()];
+    let restart_processor_seconds = restart_cost.processor_seconds / restarts as f64;
+    Ok(Reach {
+        alone,
+        idle,
+        watched,
+        events,
+        restart,
+        restart_events,
+        restart_processor_seconds,
+        history,
+        resident_bytes,
+    })
+}
+
+async fn prepare(connections: &mut [Connection], requests: &Requests) -> Result<()> {
+    let first = connections.first_mut().context("there are no connections")?;
+    for request in [requests.create_namespace(), requests.create_service_account()] {
+        let status = first.exchange(&request).await?;
+        if !matches!(status, 201 | 409) {
+            bail!("cannot prepare the namespace: {status}");
+        }
+    }
+    Ok(())
+}
+
+/// Changes pods at a rate.
+async fn change(
+    target: &Target,
+    requests: &Requests,
+    connections: &mut Vec<Connection>,
+    per_second: u32,
+    settings: Settings,
+) -> Result<Cost> {
+    let used = Used::now(target);
+    let changes = change_for(requests, connections, per_second, settings.time, settings.pods).await?;
+    Ok(used.cost(target, changes))
+}
+
+async fn change_for(
+    requests: &Requests,
+    connections: &mut Vec<Connection>,
+    per_second: u32,
+    time: Duration,
+    pods: usize,
+) -> Result<u64> {
+    let pause = Duration::from_secs(1).checked_div(per_second).unwrap_or_default();
+    let pause = pause.saturating_mul(u32::try_from(connections.len())?);
+    let next = Arc::new(AtomicU64::new(0));
+    let mut writers = JoinSet::new();
+    for mut connection in connections.drain(..) {
+        let (next, requests) = (next.clone(), requests.clone());
+        writers.spawn(async move {
+            let started = Instant::now();
+            let mut interval = tokio::time::interval(pause.max(Duration::from_micros(100)));
+            while started.elapsed() < time {
+                interval.tick().await;
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                // Neighbours are on other nodes.
+                let at = usize::try_from(number).unwrap_or_default().checked_rem(pods).unwrap_or_default();
+                let status =
+                    connection.exchange(&requests.patch_pod(&pods::name(at), number.saturating_add(1))).await?;
+                if status != 200 {
+                    bail!("a change was answered {status}");
+                }
+            }
+            Ok(connection)
+        });
+    }
+    while let Some(ended) = writers.join_next().await {
+        connections.push(ended??);
+    }
+    Ok(next.load(Ordering::Relaxed))
+}
+
+/// How long ago the version was from which a watcher still could go on, after many changes.
+async fn history(
+    target: &Target,
+    requests: &Requests,
+    connections: &mut Vec<Connection>,
+    settings: Settings,
+) -> Result<Duration> {
+    let first = connections.first_mut().context("there are no connections")?;
+    let version = version(first, requests).await?;
+    let started = Instant::now();
+    let rate = settings.history_changes_per_second;
+    let changes = change_for(requests, connections, rate, settings.history, settings.pods).await?;
+    let age = started.elapsed();
+    let mut connection = target.endpoint.connect().await?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?watch=1&resourceVersion={version}&timeoutSeconds=60");
+    connection.send(&requests.get(&path, "application/json")).await?;
+    let length = connection.chunk().await?.context("the watch ended")?;
+    let mut text = Vec::new();
+    connection.pass(length, &mut |part: &[u8]| text.extend_from_slice(part)).await?;
+    if find(&text, br#"{"type":"ERROR""#).is_some() {
+        let text = String::from_utf8_lossy(&text);
+        bail!("after {changes} changes in {age:?} a watcher cannot go on: {text}");
+    }
+    println!("history: {changes} changes in {:.1} s, all of them there", age.as_secs_f64());
+    Ok(age)
+}
+
+async fn version(connection: &mut Connection, requests: &Requests) -> Result<String> {
+    let (status, body) = connection.fetch(&requests.get("/api/v1/namespaces?limit=1", "application/json")).await?;
+    let text = String::from_utf8(body)?;
+    let mark = "\"resourceVersion\":\"";
+    let rest = text.split_once(mark).filter(|_| status == 200).context("cannot list")?.1;
+    Ok(rest.chars().take_while(char::is_ascii_digit).collect())
+}
+
+/// Counts events until the connection ends.
+async fn follow(mut connection: Connection, events: Arc<AtomicU64>) -> Result<()> {
+    while let Some(some) = next_events(&mut connection).await? {
+        events.fetch_add(u64::try_from(some)?, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// How many events the next chunk has; none at the end.
+async fn next_events(connection: &mut Connection) -> Result<Option<usize>> {
+    let Some(length) = connection.chunk().await? else { return Ok(None) };
+    let mut lines = 0_usize;
+    let mut count = |part: &[u8]| lines = lines.saturating_add(part.iter().filter(|byte| **byte == b'\n').count());
+    connection.pass(length, &mut count).await?;
+    connection.pass(2, &mut |_: &[u8]| ()).await?;
+    Ok(Some(lines))
+}
+
+/// Processor time up to some moment.
+struct Used {
+    at: Instant,
+    seconds: f64,
+}
+
+impl Used {
+    fn now(target: &Target) -> Self {
+        Self { at: Instant::now(), seconds: target.processor_seconds() }
+    }
+
+    fn cost(&self, target: &Target, changes: u64) -> Cost {
+        Cost { changes, took: self.at.elapsed(), processor_seconds: target.processor_seconds() - self.seconds }
+    }
+}
+
+/// What a crowd did that watches everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    /// How many were let in.
+    pub watches: usize,
+    /// How many writes there were in the time.
+    pub writes: u64,
+    /// Memory before they came, at most, and after they went.
+    pub resident_bytes: [u64; 3],
+}
+
+/// Opens watches of all objects that nobody reads, and writes meanwhile.
+///
+/// # Errors
+/// Those of the network, and answers that are not the expected ones.
+pub async fn crowd(target: &Target, watches: usize, objects: usize, time: Duration) -> Result<Crowd> {
+    let progress = Progress::default();
+    let requests = Requests::new(target.endpoint.address.clone(), false);
+    let mut connections = workers::connect(&target.endpoint, CONNECTIONS).await?;
+    prepare(&mut connections, &requests).await?;
+    let create = {
+        let requests = requests.clone();
+        move |number: u64| -> Arc<[u8]> {
+            requests.create_pod(&pods::name(usize::try_from(number).unwrap_or_default())).into()
+        }
+    };
+    let count = Until::Count(u64::try_from(objects)?);
+    (connections, _) = workers::run(connections, count, 201, "pods", &progress, create).await?;
+    let resident = || target.resident_bytes().unwrap_or_default();
+    let before = resident();
+    let watch = requests.get(&format!("{}?watch=1&timeoutSeconds=3600", pods::collection()), "application/json");
+    let (mut held, mut most) = (Vec::new(), before);
+    for number in 0..watches {
+        let mut connection = target.endpoint.connect_small().await.context("cannot connect a watcher")?;
+        if connection.send(&watch).await?.status == 200 {
+            held.push(connection);
+        }
+        if number.is_multiple_of(50) {
+            most = most.max(resident());
+            progress.show("watchers connect", u64::try_from(number)?, u64::try_from(watches)?);
+        }
+    }
+    let patch = {
+        let requests = requests.clone();
+        move |number: u64| -> Arc<[u8]> {
+            let at = usize::try_from(number).unwrap_or_default().checked_rem(objects).unwrap_or_default();
+            requests.patch_pod(&pods::name(at), number.saturating_add(1)).into()
+        }
+    };
+    let (_connections, outcome) = workers::run(connections, Until::Time(time), 200, "writes", &progress, patch).await?;
+    most = most.max(resident());
+    let watches = held.len();
+    drop(held);
+    // What they held is given back when the connections have ended.
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    Ok(Crowd { watches, writes: outcome.latencies.count(), resident_bytes: [before, most, resident()] })
+}
