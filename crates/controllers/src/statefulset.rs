@@ -17,6 +17,7 @@ use api::apps::v1::{ControllerRevision, StatefulSet};
 use api::core::v1::{PersistentVolumeClaim, Pod};
 use api::json::{Text, Value};
 use api::labels::Selector;
+use api::meta::v1::ObjectMeta;
 use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::events::Severity;
@@ -108,6 +109,10 @@ impl StatefulSets {
             // The server does not accept such a set: it will not get better by trying.
             return Ok(Next::Done);
         };
+        if metadata.is_deleting() && self.has_orphaned_revisions(metadata, &selector) {
+            // Its revisions were taken from it, and it adopts nothing any more: another one would be made for nothing.
+            return Ok(Next::Done);
+        }
         let mut revisions = self.revisions_of(&key, controller, &selector).await?;
         let pods = self.pods_of(&key, controller, &selector).await?;
         history::sort(&mut revisions);
@@ -153,6 +158,11 @@ impl StatefulSets {
         });
         let claims = controller.claim(selector, candidates, |pod| &pod.metadata);
         self.executor.carry_out(key, controller, claims, &PODS, |pod| &pod.metadata, &[]).await
+    }
+
+    fn has_orphaned_revisions(&self, metadata: &ObjectMeta, selector: &Selector) -> bool {
+        let orphans = self.revisions.store().by_index(INDEX, &orphans_of(&metadata.namespace));
+        orphans.iter().any(|revision| selector.matches(&revision.metadata().labels))
     }
 
     async fn revisions_of(
