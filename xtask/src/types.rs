@@ -89,7 +89,7 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     let facts = Facts::read(root)?;
     let packages: BTreeSet<&str> = facts.fields.keys().filter_map(|name| package_of(name)).collect();
     let mut files = Vec::new();
-    let mut modules = BTreeSet::new();
+    let mut modules = BTreeMap::new();
     let mut kinds = BTreeMap::new();
     let mut all = String::new();
     for package in packages {
@@ -113,13 +113,13 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
         let imports = format!("use super::super::{{FIELD, Field, Kind, {list_type}Type}};\nuse super::*;\n");
         let text = format!("{HEADER}//!\n//! Types of `{package}`.\n\n{imports}{text}");
         if count > 0 {
-            modules.insert(format!("mod {module};\n"));
+            modules.insert(module.clone(), "mod");
             files.push(File { path: format!("crates/api/src/types/table/{module}.rs").into(), text });
         }
     }
     // Written by hand.
-    modules.insert("pub(super) mod partial;\n".to_owned());
-    let modules: String = modules.into_iter().collect();
+    modules.insert("partial".to_owned(), "pub(super) mod");
+    let modules: String = modules.into_iter().map(|(name, item)| format!("{item} {name};\n")).collect();
     let mut text = format!("{HEADER}//!\n//! All types, and the kinds among them.\n\n{modules}\nuse super::Type;\n\n");
     text.push_str("/// A struct without fields.\npub(super) static EMPTY: Type = Type { package: \"\", name: \"\", atomic: true, fields: &[] };\n\n");
     writeln!(
