@@ -31,9 +31,10 @@ impl ConnectionArguments {
         if let Some(path) = &self.kubeconfig {
             return Ok(vec![path.clone()]);
         }
-        if let Some(list) = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
-            let files = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
-            return Ok(files.collect());
+        let list = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        let files: Vec<PathBuf> = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect();
+        if !files.is_empty() {
+            return Ok(files);
         }
         let home = std::env::var_os("HOME").context("neither --kubeconfig nor KUBECONFIG nor HOME is set")?;
         Ok(vec![PathBuf::from(home).join(".kube/config")])

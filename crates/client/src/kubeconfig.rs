@@ -12,7 +12,7 @@ use api::json::Value;
 #[non_exhaustive]
 pub enum KubeconfigError {
     /// A file cannot be read.
-    #[error("cannot read `{path}`")]
+    #[error("cannot read `{path}`: {source}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -115,8 +115,14 @@ impl Kubeconfig {
     /// # Errors
     /// As [`Kubeconfig::read`].
     pub fn read_all(paths: &[PathBuf], context: Option<&str>) -> Result<Self, KubeconfigError> {
-        let existing = paths.iter().filter(|path| path.exists());
-        let files = existing.map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut files = Vec::new();
+        for path in paths {
+            match File::read(path) {
+                Ok(file) => files.push(file),
+                Err(KubeconfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
         match (files.is_empty(), paths.first()) {
             (true, Some(first)) => Self::read(first, context),
             _ => Self::merge(&files, context),
@@ -265,12 +271,18 @@ fn named<'a>(
     field: &'static str,
     name: &str,
 ) -> Result<(&'a Value, &'a Path), KubeconfigError> {
-    let found = files.iter().find_map(|file| {
-        let entries = file.content.get(list).and_then(Value::as_array).unwrap_or_default();
-        let entry = entries.iter().find(|it| it.str_at(&["name"]) == Some(name))?;
-        Some((entry.get(field)?, file.directory.as_path()))
-    });
-    found.ok_or_else(|| KubeconfigError::Missing { kind: field, name: name.to_owned() })
+    let missing = || KubeconfigError::Missing { kind: field, name: name.to_owned() };
+    for file in files {
+        let entries = match file.content.get(list) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(entries)) => entries,
+            Some(_) => return Err(KubeconfigError::Syntax(format!("`{list}` is not a list"))),
+        };
+        if let Some(entry) = entries.iter().find(|it| it.str_at(&["name"]) == Some(name)) {
+            return Ok((entry.get(field).ok_or_else(missing)?, file.directory.as_path()));
+        }
+    }
+    Err(missing())
 }
 
 /// What stands in the file itself, or in the file that it names.
@@ -382,7 +394,12 @@ users:
         let current = Kubeconfig::read_all(&files, None).unwrap();
         assert_eq!((current.server.as_str(), current.namespace.as_deref()), ("https://mine", Some("team")));
         let absent = Kubeconfig::read_all(&files[..1], None).unwrap_err().to_string();
-        assert!(absent.starts_with("cannot read"), "{absent}");
+        assert!(absent.starts_with("cannot read") && absent.contains("No such file"), "{absent}");
+        // What cannot be read is not taken for absent: neither a file nor a list.
+        let unreadable = [directory.path().to_owned(), files[3].clone()];
+        assert!(Kubeconfig::read_all(&unreadable, None).is_err());
+        let odd = [write("4/odd", "users: 7"), files[3].clone()];
+        assert_eq!(Kubeconfig::read_all(&odd, None).unwrap_err().to_string(), "`users` is not a list");
     }
 
     #[test]
@@ -419,6 +436,6 @@ users:
         assert_eq!(parse(None, |_| "text".to_owned()).unwrap_err(), "the file is not a kubeconfig");
         let missing =
             parse(None, |text| text.replace("certificate-authority-data: Q0E=", "certificate-authority: nowhere"));
-        assert_eq!(missing.unwrap_err(), "cannot read `/etc/k/nowhere`");
+        assert!(missing.unwrap_err().starts_with("cannot read `/etc/k/nowhere`: No such file"));
     }
 }

@@ -133,6 +133,13 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     // What is under way arrives.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let events = events.load(Ordering::Relaxed);
+    if let Some(ended) = watchers.try_join_next() {
+        ended??;
+        bail!("a watch ended");
+    }
+    if events < watched.changes {
+        bail!("of {} changes watchers were told only {events}", watched.changes);
+    }
 
     let used = Used::now(target);
     let (mut waited, mut restart_events) = (Duration::ZERO, 0);
