@@ -37,6 +37,7 @@ mod keys;
 
 use std::fmt::Display;
 use std::hash::Hash;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +85,9 @@ impl Runtime {
     }
 }
 
-type Synced = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// What brings one key to its wanted state; failures are told as they are logged.
+type Reconcile<K> = Arc<dyn Fn(K) -> Boxed<Result<Next, String>> + Send + Sync>;
 
 /// A controller that is being put together. `K` tells what there is to reconcile.
 pub struct Controller<K: Clone + Eq + Hash = Key> {
@@ -93,7 +96,7 @@ pub struct Controller<K: Clone + Eq + Hash = Key> {
     queue: Arc<Queue<K>>,
     workers: usize,
     /// Ready once all informers have everything.
-    synced: Vec<Synced>,
+    synced: Vec<Boxed<()>>,
 }
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
@@ -166,10 +169,19 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
     /// Dropping the future ends everything at once.
     pub async fn run<R, F, E>(self, reconcile: R)
     where
-        R: Fn(K) -> F + Clone + Send + Sync + 'static,
+        R: Fn(K) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Next, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
+        let reconcile = move |key| -> Boxed<Result<Next, String>> {
+            let result = reconcile(key);
+            Box::pin(async move { result.await.map_err(|error| error.to_string()) })
+        };
+        self.run_boxed(Arc::new(reconcile)).await;
+    }
+
+    /// One piece of code for all controllers.
+    async fn run_boxed(self, reconcile: Reconcile<K>) {
         let Self { name, runtime, queue, workers, synced } = self;
         let all_synced = async {
             for synced in synced {
@@ -204,13 +216,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
     }
 }
 
-async fn work<K, R, F, E>(name: &'static str, queue: Arc<Queue<K>>, reconcile: R)
-where
-    K: Clone + Eq + Hash + Display,
-    R: Fn(K) -> F,
-    F: Future<Output = Result<Next, E>>,
-    E: Display,
-{
+async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Queue<K>>, reconcile: Reconcile<K>) {
     while let Some(item) = queue.get().await {
         match reconcile(item.clone()).await {
             Ok(Next::Done) => item.done(),

@@ -4,10 +4,12 @@
 //! of is the same object for all, known by its uid and version, and so they share what the first of them made of it. An
 //! object is kept here only as long as somebody else keeps it.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::informer::Anything;
 
 /// So many objects of a type are kept before it is looked for those that nobody uses any more.
 const SWEEP_MIN: usize = 64;
@@ -36,7 +38,7 @@ impl Id {
 
 struct Entry {
     version: u64,
-    object: Weak<dyn Any + Send + Sync>,
+    object: Weak<Anything>,
 }
 
 /// The objects of one type, by uid.
@@ -96,32 +98,40 @@ impl Decoded {
 
     /// The object, if somebody has it.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, id: Id) -> Option<Arc<T>> {
+        self.get_any(TypeId::of::<T>(), id)?.downcast().ok()
+    }
+
+    pub(crate) fn get_any(&self, form: TypeId, id: Id) -> Option<Arc<Anything>> {
         let tables = self.tables();
-        let entry = tables.get(&TypeId::of::<T>())?.objects.get(&id.uid)?;
+        let entry = tables.get(&form)?.objects.get(&id.uid)?;
         if entry.version != id.version {
             return None;
         }
-        entry.object.upgrade()?.downcast().ok()
+        entry.object.upgrade()
     }
 
     /// Keeps an object for others. Gives back the one to use: another may have been faster.
     pub(crate) fn put<T: Send + Sync + 'static>(&self, id: Id, object: Arc<T>) -> Arc<T> {
+        self.put_any(TypeId::of::<T>(), id, object.clone()).downcast().unwrap_or(object)
+    }
+
+    /// As [`put`](Self::put), for an object of the type `form`.
+    pub(crate) fn put_any(&self, form: TypeId, id: Id, object: Arc<Anything>) -> Arc<Anything> {
         let mut tables = self.tables();
         let empty = || Table { objects: HashMap::new(), sweep_at: SWEEP_MIN };
-        let table = tables.entry(TypeId::of::<T>()).or_insert_with(empty);
+        let table = tables.entry(form).or_insert_with(empty);
         if let Some(entry) = table.objects.get(&id.uid)
             && let Some(known) = entry.object.upgrade()
         {
             if entry.version == id.version {
-                return known.downcast().unwrap_or(object);
+                return known;
             }
             // Who is behind comes to what the others have.
             if entry.version > id.version {
                 return object;
             }
         }
-        let weak: Weak<T> = Arc::downgrade(&object);
-        table.objects.insert(id.uid, Entry { version: id.version, object: weak });
+        table.objects.insert(id.uid, Entry { version: id.version, object: Arc::downgrade(&object) });
         if table.objects.len() >= table.sweep_at {
             table.objects.retain(|_, entry| entry.object.strong_count() > 0);
             table.sweep_at = table.objects.len().saturating_mul(2).max(SWEEP_MIN);

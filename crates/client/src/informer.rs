@@ -4,6 +4,9 @@
 //! on from the last version it saw when the watch ends. Only when that version is too old it starts over, and then tells
 //! its handlers the difference. Objects are kept once, however many read them: clone the informer, or get it from
 //! [`Informers`]. It ends with its last clone. Who owns which field is dropped, because nobody reads it here.
+//!
+//! What follows, stores and tells does not know the type of the objects, so that there is one copy of it in the program
+//! and not one for each of a hundred types. Types stand at its edge: in [`Informer`], [`Store`] and [`Changes`].
 
 mod changes;
 mod follow;
@@ -12,14 +15,16 @@ mod shared;
 mod state;
 mod store;
 
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use api::json::{ConvertError, Text, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use self::handlers::Handlers;
+use self::handlers::{Handler, Handlers};
 use self::state::State;
+use self::store::Contents;
 use crate::client::Client;
 use crate::document::{Kept, Others};
 use crate::objects::Selection;
@@ -54,9 +59,12 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// An object of a type that is known where it is read.
+pub(crate) type Anything = dyn Any + Send + Sync;
+
 /// What happened to an object.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Change<T> {
+pub enum Change<T: ?Sized> {
     /// It is new here.
     Added(Arc<T>),
     /// It was changed, once or several times.
@@ -70,7 +78,7 @@ pub enum Change<T> {
     Deleted(Arc<T>),
 }
 
-impl<T> Clone for Change<T> {
+impl<T: ?Sized> Clone for Change<T> {
     fn clone(&self) -> Self {
         match self {
             Change::Added(object) => Change::Added(object.clone()),
@@ -80,7 +88,7 @@ impl<T> Clone for Change<T> {
     }
 }
 
-impl<T> Change<T> {
+impl<T: ?Sized> Change<T> {
     /// The newest that is known of the object.
     pub fn newest(&self) -> &Arc<T> {
         match self {
@@ -89,46 +97,87 @@ impl<T> Change<T> {
     }
 }
 
-type Make<T> = dyn Fn(Arc<Value>, Option<&Others<'_>>) -> Result<T, ConvertError> + Send + Sync;
+impl Change<Anything> {
+    /// None if the objects are of another type.
+    fn typed<T: Send + Sync + 'static>(&self) -> Option<Change<T>> {
+        let typed = |object: &Arc<Anything>| object.clone().downcast().ok();
+        Some(match self {
+            Change::Added(object) => Change::Added(typed(object)?),
+            Change::Updated { old, new } => Change::Updated { old: typed(old)?, new: typed(new)? },
+            Change::Deleted(object) => Change::Deleted(typed(object)?),
+        })
+    }
+}
+
+type Make = dyn Fn(Arc<Value>, Option<&Others<'_>>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
 
 /// How documents become what is kept.
-pub(crate) struct Decode<T> {
-    make: Box<Make<T>>,
+pub(crate) struct Decode {
+    make: Box<Make>,
+    /// What is made.
+    form: TypeId,
     /// Whether whoever keeps the same type keeps the same.
     is_shared: bool,
 }
 
-impl<T> Decode<T> {
-    fn own(decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static) -> Self {
-        Self { make: Box::new(move |document, _| decode(document)), is_shared: false }
+impl Decode {
+    fn own<T: Send + Sync + 'static>(
+        decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
+    ) -> Self {
+        let make = move |document, _: Option<&Others<'_>>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
+        Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: false }
     }
-}
 
-impl<T: Kept> Decode<T> {
-    fn of_kind() -> Self {
-        let make = |document, others: Option<&Others<'_>>| match others {
-            Some(others) => T::keep_sharing(document, others),
-            None => T::keep(document),
+    fn of_kind<T: Kept>() -> Self {
+        let make = |document, others: Option<&Others<'_>>| {
+            let kept = match others {
+                Some(others) => T::keep_sharing(document, others),
+                None => T::keep(document),
+            };
+            Ok(Arc::new(kept?) as Arc<Anything>)
         };
-        Self { make: Box::new(make), is_shared: true }
+        Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: true }
     }
 }
 
 /// What the task that follows the collection shares with those who read.
-struct Inner<T> {
-    store: Store<T>,
-    handlers: Handlers<T>,
+struct Inner {
+    contents: Arc<Contents>,
+    handlers: Handlers,
     state: State,
     name: String,
 }
 
 /// The copy, and the task that follows the collection; it ends when the last informer that uses it is gone.
-struct Running<T> {
-    inner: Arc<Inner<T>>,
+struct Running {
+    inner: Arc<Inner>,
     task: JoinHandle<()>,
 }
 
-impl<T> Drop for Running<T> {
+impl Running {
+    /// Follows the collection. Needs a Tokio runtime.
+    fn start(client: &Client, resource: Resource, selection: Selection, decode: Decode) -> Arc<Self> {
+        let inner = Arc::new(Inner {
+            contents: Arc::default(),
+            handlers: Handlers::default(),
+            state: State::new(),
+            name: selection.describe(&resource),
+        });
+        let follower = follow::Follower::new(client.clone(), resource, selection, decode, inner.clone());
+        let task = tokio::spawn(follower.run());
+        Arc::new(Self { inner, task })
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let name = &self.inner.name;
+        if self.task.is_finished() {
+            return Err(format!("the informer of {name} has ended"));
+        }
+        self.inner.state.health().map_err(|why| format!("the informer of {name} {why}"))
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -136,12 +185,13 @@ impl<T> Drop for Running<T> {
 
 /// A local copy of a collection. Clones share it, and handlers are called for as long as one of them lives.
 pub struct Informer<T> {
-    running: Arc<Running<T>>,
+    running: Arc<Running>,
+    store: Store<T>,
 }
 
 impl<T> Clone for Informer<T> {
     fn clone(&self) -> Self {
-        Self { running: self.running.clone() }
+        Self { running: self.running.clone(), store: self.store.clone() }
     }
 }
 
@@ -149,7 +199,7 @@ impl<T: Kept> Informer<T> {
     /// Follows the collection of a kind. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, selection: Selection) -> Self {
-        Self::following(client, T::RESOURCE, selection, Decode::of_kind())
+        Self::reading(Running::start(client, T::RESOURCE, selection, Decode::of_kind::<T>()))
     }
 }
 
@@ -168,22 +218,16 @@ impl<T: Send + Sync + 'static> Informer<T> {
     where
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
-        Self::following(client, resource, selection, Decode::own(decode))
+        Self::reading(Running::start(client, resource, selection, Decode::own(decode)))
     }
 
-    fn following(client: &Client, resource: Resource, selection: Selection, decode: Decode<T>) -> Self {
-        let inner = Arc::new(Inner {
-            store: Store::new(),
-            handlers: Handlers::new(),
-            state: State::new(),
-            name: selection.describe(&resource),
-        });
-        let follower = follow::Follower::new(client.clone(), resource, selection, decode, inner.clone());
-        let task = tokio::spawn(follower.run());
-        Self { running: Arc::new(Running { inner, task }) }
+    /// Reads what a task keeps, whose objects are of this type.
+    fn reading(running: Arc<Running>) -> Self {
+        let store = Store::of(running.inner.contents.clone());
+        Self { running, store }
     }
 
-    fn inner(&self) -> &Inner<T> {
+    fn inner(&self) -> &Inner {
         &self.running.inner
     }
 
@@ -196,7 +240,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// The objects.
     #[must_use]
     pub fn store(&self) -> &Store<T> {
-        &self.inner().store
+        &self.store
     }
 
     /// Whether everything that existed at the start is here.
@@ -215,10 +259,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// # Errors
     /// Why not.
     pub fn health(&self) -> Result<(), String> {
-        if self.running.task.is_finished() {
-            return Err(format!("the informer of {} has ended", self.name()));
-        }
-        self.inner().state.health().map_err(|why| format!("the informer of {} {why}", self.name()))
+        self.running.health()
     }
 
     /// How many objects came that could not be read; they are not in the store.
@@ -239,8 +280,12 @@ impl<T: Send + Sync + 'static> Informer<T> {
     }
 
     /// As [`on_change`](Self::on_change), until the handler answers with false.
-    pub fn on_change_while(&self, handler: impl FnMut(&Key, &Change<T>) -> bool + Send + 'static) {
-        self.inner().handlers.add(&self.inner().store, Box::new(handler));
+    pub fn on_change_while(&self, mut handler: impl FnMut(&Key, &Change<T>) -> bool + Send + 'static) {
+        self.tell(Box::new(move |key, change| change.typed().is_none_or(|change| handler(key, &change))));
+    }
+
+    fn tell(&self, handler: Handler) {
+        self.inner().handlers.add(&self.inner().contents, handler);
     }
 
     /// What [`on_change`](Self::on_change) tells, to be read at leisure: what is not read is joined by key, so that no
@@ -255,7 +300,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     #[must_use]
     pub fn changes_waking(&self, ready: Arc<Notify>) -> Changes<T> {
         let (sender, receiver) = changes::channel(ready);
-        self.on_change_while(move |key, change| sender.send(key, change));
+        self.tell(Box::new(move |key, change| sender.send(key, change)));
         receiver
     }
 }

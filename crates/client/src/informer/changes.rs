@@ -1,47 +1,56 @@
 //! Changes that wait to be read, joined by key: a slow reader skips what is outdated instead of filling the memory.
 
 use std::collections::{HashMap, VecDeque};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Change, Key};
+use super::{Anything, Change, Key};
 
-struct Waiting<T> {
+#[derive(Default)]
+struct Waiting {
     order: VecDeque<Key>,
-    changes: HashMap<Key, Change<T>>,
+    changes: HashMap<Key, Change<Anything>>,
 }
 
-struct Shared<T> {
-    waiting: Mutex<Waiting<T>>,
+struct Shared {
+    waiting: Mutex<Waiting>,
     ready: Arc<Notify>,
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+impl Shared {
+    fn take(&self) -> Option<(Key, Change<Anything>)> {
+        let mut waiting = self.lock();
+        let key = waiting.order.pop_front()?;
+        let change = waiting.changes.remove(&key)?;
+        Some((key, change))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Changes of a collection, to be read at leisure.
 pub struct Changes<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Shared>,
+    form: PhantomData<fn() -> T>,
 }
 
-pub(super) struct Sender<T> {
-    shared: Weak<Shared<T>>,
+pub(super) struct Sender {
+    shared: Weak<Shared>,
 }
 
 /// `ready` is notified whenever something waits.
-pub(super) fn channel<T>(ready: Arc<Notify>) -> (Sender<T>, Changes<T>) {
-    let waiting = Mutex::new(Waiting { order: VecDeque::new(), changes: HashMap::new() });
-    let shared = Arc::new(Shared { waiting, ready });
-    (Sender { shared: Arc::downgrade(&shared) }, Changes { shared })
+pub(super) fn channel<T>(ready: Arc<Notify>) -> (Sender, Changes<T>) {
+    let shared = Arc::new(Shared { waiting: Mutex::default(), ready });
+    (Sender { shared: Arc::downgrade(&shared) }, Changes { shared, form: PhantomData })
 }
 
-impl<T> Sender<T> {
+impl Sender {
     /// Whether somebody still reads.
-    pub(super) fn send(&self, key: &Key, change: &Change<T>) -> bool {
+    pub(super) fn send(&self, key: &Key, change: &Change<Anything>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let mut waiting = shared.lock();
         let joined = match waiting.changes.remove(key) {
@@ -65,7 +74,7 @@ impl<T> Sender<T> {
 }
 
 /// What two changes in a row are to one who has seen neither.
-fn join<T>(earlier: Change<T>, later: &Change<T>) -> Option<Change<T>> {
+fn join(earlier: Change<Anything>, later: &Change<Anything>) -> Option<Change<Anything>> {
     match (earlier, later) {
         (Change::Added(_), Change::Deleted(_)) => None,
         (Change::Added(_), later) => Some(Change::Added(later.newest().clone())),
@@ -76,7 +85,7 @@ fn join<T>(earlier: Change<T>, later: &Change<T>) -> Option<Change<T>> {
     }
 }
 
-impl<T> Changes<T> {
+impl<T: Send + Sync + 'static> Changes<T> {
     /// The next change.
     pub async fn next(&mut self) -> (Key, Change<T>) {
         loop {
@@ -89,10 +98,8 @@ impl<T> Changes<T> {
 
     /// The next change, if one waits.
     pub fn try_next(&mut self) -> Option<(Key, Change<T>)> {
-        let mut waiting = self.shared.lock();
-        let key = waiting.order.pop_front()?;
-        let change = waiting.changes.remove(&key)?;
-        Some((key, change))
+        let (key, change) = self.shared.take()?;
+        Some((key, change.typed()?))
     }
 }
 
@@ -101,13 +108,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(changes: &[Change<u8>], expected: Option<Change<u8>>) {
-        let (sender, mut receiver) = channel(Arc::default());
+    fn check(changes: &[Change<Anything>], expected: Option<Change<Anything>>) {
+        let (sender, mut receiver) = channel::<u8>(Arc::default());
         let key = Key::new("a", "b");
         for change in changes {
             assert!(sender.send(&key, change));
         }
-        assert_eq!(receiver.try_next(), expected.map(|change| (key, change)));
+        assert_eq!(receiver.try_next(), expected.and_then(|change| Some((key, change.typed()?))));
         assert_eq!(receiver.try_next(), None);
         drop(receiver);
         assert!(!sender.send(&Key::default(), &Change::Added(Arc::new(0))));
@@ -115,9 +122,9 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_joined() {
-        let added = |to: u8| Change::Added(Arc::new(to));
-        let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from), new: Arc::new(to) };
-        let deleted = |last: u8| Change::Deleted(Arc::new(last));
+        let added = |to: u8| Change::Added(Arc::new(to) as Arc<Anything>);
+        let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from) as Arc<Anything>, new: Arc::new(to) };
+        let deleted = |last: u8| Change::Deleted(Arc::new(last) as Arc<Anything>);
         check(&[added(1), updated(1, 2)], Some(added(2)));
         check(&[added(1), updated(1, 2), deleted(2)], None);
         check(&[updated(1, 2), updated(2, 3)], Some(updated(1, 3)));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::state::SILENCE_MAX;
-use super::{Decode, Inner, Key};
+use super::{Anything, Decode, Inner, Key};
 use crate::client::Client;
 use crate::decoded::Id;
 use crate::document::Others;
@@ -33,7 +33,7 @@ struct Told {
 }
 
 /// What a line of a watch says.
-enum Event<T> {
+enum Event {
     Failed(Status),
     Bookmark {
         version: Text,
@@ -44,29 +44,29 @@ enum Event<T> {
         version: Text,
         is_gone: bool,
         /// None if it cannot be read.
-        object: Option<Arc<T>>,
+        object: Option<Arc<Anything>>,
     },
 }
 
-pub(super) struct Follower<T> {
+pub(super) struct Follower {
     client: Client,
     resource: Resource,
     selection: Selection,
-    decode: Decode<T>,
-    inner: Arc<Inner<T>>,
+    decode: Decode,
+    inner: Arc<Inner>,
     /// Everything up to this version is in the store; empty at the start and after it became too old.
     position: String,
     /// Whether the server can begin a watch with what exists.
     streams: bool,
 }
 
-impl<T: Send + Sync + 'static> Follower<T> {
+impl Follower {
     pub(super) fn new(
         client: Client,
         resource: Resource,
         selection: Selection,
-        decode: Decode<T>,
-        inner: Arc<Inner<T>>,
+        decode: Decode,
+        inner: Arc<Inner>,
     ) -> Self {
         Self { client, resource, selection, decode, inner, position: String::new(), streams: true }
     }
@@ -163,7 +163,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
         }
     }
 
-    fn read(&self, line: &[u8]) -> Result<Event<T>, Error> {
+    fn read(&self, line: &[u8]) -> Result<Event, Error> {
         if let Some(known) = self.known(line) {
             return Ok(known);
         }
@@ -187,7 +187,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
 
     /// What a line says about an object that others have decoded. Only a server of this process is read so, whose text is
     /// known to be as [`value_at`] needs it.
-    fn known(&self, line: &[u8]) -> Option<Event<T>> {
+    fn known(&self, line: &[u8]) -> Option<Event> {
         let decoded = self.client.decoded.as_ref().filter(|_| self.decode.is_shared)?;
         let rest = line.strip_prefix(b"{\"type\":\"")?;
         let rest = rest.strip_prefix(b"ADDED").or_else(|| rest.strip_prefix(b"MODIFIED"))?;
@@ -197,7 +197,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
             std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
         };
         let version = text("resourceVersion")?;
-        let object = decoded.get(Id::parse(text("uid")?, version)?)?;
+        let object = decoded.get_any(self.decode.form, Id::parse(text("uid")?, version)?)?;
         decoded.count_shared();
         let key = Key::new(text("namespace").unwrap_or_default(), text("name")?);
         Some(Event::Object { key, version: version.into(), is_gone: false, object: Some(object) })
@@ -227,7 +227,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
     }
 
     /// What is kept of an object, shared with others by `id`; `None`, and a warning, if it cannot be read.
-    fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<T>> {
+    fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<Anything>> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -236,8 +236,8 @@ impl<T: Send + Sync + 'static> Follower<T> {
         let others = decoded.zip(id).map(|(decoded, id)| Others { decoded, id });
         match (self.decode.make)(Arc::new(object), others.as_ref()) {
             Ok(object) => Some(match others {
-                Some(Others { decoded, id }) => decoded.put(id, Arc::new(object)),
-                None => Arc::new(object),
+                Some(Others { decoded, id }) => decoded.put_any(self.decode.form, id, object),
+                None => object,
             }),
             Err(error) => {
                 warn!(resource = %self.resource.plural, object = %key, err = %error, "Could not read an object");
@@ -247,12 +247,12 @@ impl<T: Send + Sync + 'static> Follower<T> {
         }
     }
 
-    fn apply(&self, key: &Key, version: Text, is_gone: bool, object: Option<Arc<T>>) {
-        let mut turn = self.inner.handlers.turn(&self.inner.store);
+    fn apply(&self, key: &Key, version: Text, is_gone: bool, object: Option<Arc<Anything>>) {
+        let mut turn = self.inner.handlers.turn(&self.inner.contents);
         let change = match object {
-            Some(object) if !is_gone => self.inner.store.set(key, version, object),
+            Some(object) if !is_gone => self.inner.contents.set(key, version, object),
             // What cannot be read is gone as well: what was known of it no longer holds.
-            object => self.inner.store.remove(key, object),
+            object => self.inner.contents.remove(key, object),
         };
         if let Some(change) = change {
             turn.tell(key, &change);
@@ -260,15 +260,15 @@ impl<T: Send + Sync + 'static> Follower<T> {
     }
 
     /// Brings the store to what `objects` say, and tells the difference.
-    fn replace(&self, objects: HashMap<Key, (Text, Arc<T>)>) {
-        let mut turn = self.inner.handlers.turn(&self.inner.store);
-        for key in self.inner.store.missing_in(&objects) {
-            if let Some(change) = self.inner.store.remove(&key, None) {
+    fn replace(&self, objects: HashMap<Key, (Text, Arc<Anything>)>) {
+        let mut turn = self.inner.handlers.turn(&self.inner.contents);
+        for key in self.inner.contents.missing_in(&objects) {
+            if let Some(change) = self.inner.contents.remove(&key, None) {
                 turn.tell(&key, &change);
             }
         }
         for (key, (version, object)) in objects {
-            if let Some(change) = self.inner.store.set(&key, version, object) {
+            if let Some(change) = self.inner.contents.set(&key, version, object) {
                 turn.tell(&key, &change);
             }
         }

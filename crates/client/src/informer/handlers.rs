@@ -6,18 +6,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use super::{Change, Key, Store};
+use super::store::Contents;
+use super::{Anything, Change, Key};
 
 /// Answers whether it wants to be called again.
-pub(super) type Handler<T> = Box<dyn FnMut(&Key, &Change<T>) -> bool + Send>;
+pub(super) type Handler = Box<dyn FnMut(&Key, &Change<Anything>) -> bool + Send>;
 
-pub(super) struct Handlers<T> {
+#[derive(Default)]
+pub(super) struct Handlers {
     /// The turn.
-    all: Mutex<Vec<Handler<T>>>,
+    all: Mutex<Vec<Handler>>,
     /// Whose turn it is.
     thread: Mutex<Option<ThreadId>>,
     /// Added by the one whose turn it is.
-    added: Mutex<Vec<Handler<T>>>,
+    added: Mutex<Vec<Handler>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -25,45 +27,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The right to store and tell.
-pub(super) struct Turn<'a, T> {
-    handlers: &'a Handlers<T>,
-    store: &'a Store<T>,
-    all: MutexGuard<'a, Vec<Handler<T>>>,
+pub(super) struct Turn<'a> {
+    handlers: &'a Handlers,
+    contents: &'a Contents,
+    all: MutexGuard<'a, Vec<Handler>>,
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *lock(&self.handlers.thread) = None;
     }
 }
 
-impl<T> Handlers<T> {
-    pub(super) fn new() -> Self {
-        Self { all: Mutex::new(Vec::new()), thread: Mutex::new(None), added: Mutex::new(Vec::new()) }
-    }
-
+impl Handlers {
     /// Waits for the turn.
-    pub(super) fn turn<'a>(&'a self, store: &'a Store<T>) -> Turn<'a, T> {
+    pub(super) fn turn<'a>(&'a self, contents: &'a Contents) -> Turn<'a> {
         let all = lock(&self.all);
         *lock(&self.thread) = Some(std::thread::current().id());
-        Turn { handlers: self, store, all }
+        Turn { handlers: self, contents, all }
     }
 
-    pub(super) fn add(&self, store: &Store<T>, handler: Handler<T>) {
+    pub(super) fn add(&self, contents: &Contents, handler: Handler) {
         if *lock(&self.thread) == Some(std::thread::current().id()) {
             lock(&self.added).push(handler);
             return;
         }
-        let mut turn = self.turn(store);
+        let mut turn = self.turn(contents);
         turn.begin(handler);
         turn.begin_added();
     }
 }
 
-impl<T> Turn<'_, T> {
+impl Turn<'_> {
     /// Tells a handler what is here.
-    fn begin(&mut self, mut handler: Handler<T>) {
-        for (key, object) in self.store.entries() {
+    fn begin(&mut self, mut handler: Handler) {
+        for (key, object) in self.contents.entries() {
             if !handler(&key, &Change::Added(object)) {
                 return;
             }
@@ -83,7 +81,7 @@ impl<T> Turn<'_, T> {
     }
 
     /// Tells a change that has been stored.
-    pub(super) fn tell(&mut self, key: &Key, change: &Change<T>) {
+    pub(super) fn tell(&mut self, key: &Key, change: &Change<Anything>) {
         self.all.retain_mut(|handler| handler(key, change));
         self.begin_added();
     }
@@ -99,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_handler_may_add_handlers_which_miss_and_repeat_nothing() {
-        let inner = Arc::new((Store::new(), Handlers::new()));
+        let inner = Arc::new((Contents::default(), Handlers::default()));
         let set = |name: &str, number: u32| {
             let mut turn = inner.1.turn(&inner.0);
             let change = inner.0.set(&Key::new("", name), number.to_string().into(), Arc::new(number)).unwrap();
@@ -109,12 +107,13 @@ mod tests {
         let told: Arc<Mutex<Vec<u32>>> = Arc::default();
         let (outer, seen) = (Arc::downgrade(&inner), told.clone());
         let mut added = false;
-        let handler: Handler<u32> = Box::new(move |_, change| {
-            if **change.newest() == 2 && !std::mem::replace(&mut added, true) {
+        let number = |change: &Change<Anything>| *change.newest().downcast_ref::<u32>().unwrap();
+        let handler: Handler = Box::new(move |_, change| {
+            if number(change) == 2 && !std::mem::replace(&mut added, true) {
                 let (inner, seen) = (outer.upgrade().unwrap(), seen.clone());
-                let second: Handler<u32> = Box::new(move |_, change| {
-                    lock(&seen).push(**change.newest());
-                    **change.newest() < 4
+                let second: Handler = Box::new(move |_, change| {
+                    lock(&seen).push(number(change));
+                    number(change) < 4
                 });
                 inner.1.add(&inner.0, second);
             }

@@ -1,6 +1,6 @@
 //! One informer per collection, for all components of a process that act under one identity.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -15,9 +15,9 @@ use crate::resources::Resource;
 
 type Collection = (TypeId, Resource, Selection);
 
-/// An informer of some type, for as long as somebody uses it, and whether it has everything.
+/// An informer, for as long as somebody uses it, and whether it has everything.
 struct Started {
-    running: Weak<dyn Any + Send + Sync>,
+    running: Weak<Running>,
     synced: watch::Receiver<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Informers {
     /// The informer of some objects of a kind.
     #[must_use]
     pub fn of<T: Kept>(&self, selection: &Selection) -> Informer<T> {
-        self.once(&T::RESOURCE, selection, Decode::of_kind)
+        Informer::reading(self.once(&T::RESOURCE, selection, Decode::of_kind::<T>()))
     }
 
     /// The informer of a resource, as plain documents.
@@ -67,27 +67,20 @@ impl Informers {
         T: Send + Sync + 'static,
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
-        self.once(resource, selection, || Decode::own(decode))
+        Informer::reading(self.once(resource, selection, Decode::own(decode)))
     }
 
-    fn once<T: Send + Sync + 'static>(
-        &self,
-        resource: &Resource,
-        selection: &Selection,
-        decode: impl FnOnce() -> Decode<T>,
-    ) -> Informer<T> {
-        let collection = (TypeId::of::<T>(), resource.clone(), selection.clone());
+    fn once(&self, resource: &Resource, selection: &Selection, decode: Decode) -> Arc<Running> {
+        let collection = (decode.form, resource.clone(), selection.clone());
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.get(&collection).and_then(|started| started.running.upgrade());
-        if let Some(running) = known.and_then(|running| running.downcast::<Running<T>>().ok()) {
-            return Informer { running };
+        if let Some(running) = all.get(&collection).and_then(|started| started.running.upgrade()) {
+            return running;
         }
-        let informer = Informer::following(&self.client, resource.clone(), selection.clone(), decode());
-        let running: Arc<dyn Any + Send + Sync> = informer.running.clone();
-        let synced = informer.inner().state.subscribe();
+        let running = Running::start(&self.client, resource.clone(), selection.clone(), decode);
+        let synced = running.inner.state.subscribe();
         all.retain(|_, started| started.running.strong_count() > 0);
         all.insert(collection, Started { running: Arc::downgrade(&running), synced });
-        informer
+        running
     }
 
     /// Waits until each informer that is used has everything that existed when it started.

@@ -1,13 +1,16 @@
 //! The objects of an informer, and indexes over them.
+//!
+//! [`Contents`] is one piece of code for objects of all types; [`Store`] is what readers of one type see of it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::json::Text;
 
-use super::{Change, Key};
+use super::{Anything, Change, Key};
 
-type Values<T> = Arc<dyn Fn(&T) -> Vec<Text> + Send + Sync>;
+type Values = Box<dyn Fn(&Anything) -> Vec<Text> + Send + Sync>;
 
 /// Objects by a value that is computed from them.
 struct Index {
@@ -34,98 +37,66 @@ impl Index {
     }
 }
 
-struct Entry<T> {
-    object: Arc<T>,
+struct Entry {
+    object: Arc<Anything>,
     /// The object's version as the server wrote it.
     version: Text,
 }
 
-struct State<T> {
-    objects: HashMap<Key, Entry<T>>,
-    /// INVARIANT: as many as there are functions in `Store::functions`, in the same order.
+#[derive(Default)]
+struct State {
+    objects: HashMap<Key, Entry>,
+    /// INVARIANT: as many as there are functions in `Contents::functions`, in the same order.
     indexes: Vec<Index>,
 }
 
-/// The objects of an informer. Reading never waits for the network, nor for a function of an index.
-pub struct Store<T> {
-    state: RwLock<State<T>>,
+/// The objects of an informer, of whatever type they are.
+#[derive(Default)]
+pub(super) struct Contents {
+    state: RwLock<State>,
     /// What the indexes are by. Whoever changes something holds it: functions are called without a lock on the objects.
-    functions: Mutex<Vec<Values<T>>>,
+    functions: Mutex<Vec<Values>>,
 }
 
-impl<T> Store<T> {
-    pub(super) fn new() -> Self {
-        let state = State { objects: HashMap::new(), indexes: Vec::new() };
-        Self { state: RwLock::new(state), functions: Mutex::new(Vec::new()) }
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
+impl Contents {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn functions(&self) -> MutexGuard<'_, Vec<Values<T>>> {
+    fn functions(&self) -> MutexGuard<'_, Vec<Values>> {
         self.functions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The object of this name.
-    #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
-        self.get_key(&Key::new(namespace, name))
-    }
-
-    /// The object of this key.
-    #[must_use]
-    pub fn get_key(&self, key: &Key) -> Option<Arc<T>> {
+    fn get(&self, key: &Key) -> Option<Arc<Anything>> {
         self.read().objects.get(key).map(|entry| entry.object.clone())
     }
 
-    /// All objects, in no order.
-    #[must_use]
-    pub fn list(&self) -> Vec<Arc<T>> {
+    fn list(&self) -> Vec<Arc<Anything>> {
         self.read().objects.values().map(|entry| entry.object.clone()).collect()
     }
 
-    /// All objects with their keys, in no order.
-    #[must_use]
-    pub fn entries(&self) -> Vec<(Key, Arc<T>)> {
+    pub(super) fn entries(&self) -> Vec<(Key, Arc<Anything>)> {
         self.read().objects.iter().map(|(key, entry)| (key.clone(), entry.object.clone())).collect()
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.read().objects.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Keeps objects by what `values` computes from each, unless there is an index of this name already: it is shared.
-    ///
-    /// The function may read the store, but must not add indexes.
-    pub fn add_index(&self, name: &'static str, values: impl Fn(&T) -> Vec<Text> + Send + Sync + 'static) {
+    fn add_index(&self, name: &'static str, values: Values) {
         let mut functions = self.functions();
         if self.read().indexes.iter().any(|index| index.name == name) {
             return;
         }
         let mut index = Index { name, keys: HashMap::new() };
         for (key, object) in self.entries() {
-            index.add(&key, values(&object));
+            index.add(&key, values(&*object));
         }
         self.write().indexes.push(index);
-        functions.push(Arc::new(values));
+        functions.push(values);
     }
 
-    /// The objects with a value in an index, sorted by key; none if there is no such index.
-    #[must_use]
-    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
+    fn by_index(&self, name: &str, value: &str) -> Vec<Arc<Anything>> {
         let state = self.read();
         let index = state.indexes.iter().find(|index| index.name == name);
         let keys = index.and_then(|index| index.keys.get(value)).into_iter().flatten();
@@ -133,7 +104,7 @@ impl<T> Store<T> {
     }
 
     /// Stores an object; tells what changed, nothing if this version is here already.
-    pub(super) fn set(&self, key: &Key, version: Text, object: Arc<T>) -> Option<Change<T>> {
+    pub(super) fn set(&self, key: &Key, version: Text, object: Arc<Anything>) -> Option<Change<Anything>> {
         let functions = self.functions();
         let known = self.read().objects.get(key).map(|entry| (entry.object.clone(), entry.version == version));
         if known.as_ref().is_some_and(|(_, same)| *same) {
@@ -142,7 +113,7 @@ impl<T> Store<T> {
         let old = known.map(|(old, _)| old);
         let values: Vec<(Vec<Text>, Vec<Text>)> = functions
             .iter()
-            .map(|values| (old.as_deref().map(|old| values(old)).unwrap_or_default(), values(&object)))
+            .map(|values| (old.as_deref().map(|old| values(old)).unwrap_or_default(), values(&*object)))
             .collect();
         let mut state = self.write();
         state.objects.insert(key.clone(), Entry { object: object.clone(), version });
@@ -159,10 +130,10 @@ impl<T> Store<T> {
     }
 
     /// Forgets an object. `last` is what the server said last about it.
-    pub(super) fn remove(&self, key: &Key, last: Option<Arc<T>>) -> Option<Change<T>> {
+    pub(super) fn remove(&self, key: &Key, last: Option<Arc<Anything>>) -> Option<Change<Anything>> {
         let functions = self.functions();
-        let old = self.get_key(key)?;
-        let values: Vec<Vec<Text>> = functions.iter().map(|values| values(&old)).collect();
+        let old = self.get(key)?;
+        let values: Vec<Vec<Text>> = functions.iter().map(|values| values(&*old)).collect();
         let mut state = self.write();
         state.objects.remove(key);
         for (index, values) in state.indexes.iter_mut().zip(values) {
@@ -172,7 +143,7 @@ impl<T> Store<T> {
     }
 
     /// The keys that are here but not in `present`.
-    pub(super) fn missing_in(&self, present: &HashMap<Key, (Text, Arc<T>)>) -> Vec<Key> {
+    pub(super) fn missing_in(&self, present: &HashMap<Key, (Text, Arc<Anything>)>) -> Vec<Key> {
         let mut missing: Vec<Key> =
             self.read().objects.keys().filter(|key| !present.contains_key(key)).cloned().collect();
         missing.sort();
@@ -180,35 +151,113 @@ impl<T> Store<T> {
     }
 }
 
+/// The objects of an informer. Reading never waits for the network, nor for a function of an index.
+pub struct Store<T> {
+    /// INVARIANT: holds only objects of type `T`.
+    contents: Arc<Contents>,
+    form: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self { contents: self.contents.clone(), form: PhantomData }
+    }
+}
+
+impl<T: Send + Sync + 'static> Store<T> {
+    pub(super) fn of(contents: Arc<Contents>) -> Self {
+        Self { contents, form: PhantomData }
+    }
+
+    /// The object of this name.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        self.get_key(&Key::new(namespace, name))
+    }
+
+    /// The object of this key.
+    #[must_use]
+    pub fn get_key(&self, key: &Key) -> Option<Arc<T>> {
+        self.contents.get(key)?.downcast().ok()
+    }
+
+    /// All objects, in no order.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<T>> {
+        typed(self.contents.list())
+    }
+
+    /// All objects with their keys, in no order.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(Key, Arc<T>)> {
+        let entries = self.contents.entries().into_iter();
+        entries.filter_map(|(key, object)| Some((key, object.downcast().ok()?))).collect()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.contents.read().objects.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps objects by what `values` computes from each, unless there is an index of this name already: it is shared.
+    ///
+    /// The function may read the store, but must not add indexes.
+    pub fn add_index(&self, name: &'static str, values: impl Fn(&T) -> Vec<Text> + Send + Sync + 'static) {
+        let of_anything = move |object: &Anything| object.downcast_ref().map(&values).unwrap_or_default();
+        self.contents.add_index(name, Box::new(of_anything));
+    }
+
+    /// The objects with a value in an index, sorted by key; none if there is no such index.
+    #[must_use]
+    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
+        typed(self.contents.by_index(name, value))
+    }
+}
+
+fn typed<T: Send + Sync + 'static>(objects: Vec<Arc<Anything>>) -> Vec<Arc<T>> {
+    objects.into_iter().filter_map(|object| object.downcast().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn set(store: &Store<u32>, key: &Key, version: &str, number: u32) -> Option<Change<Anything>> {
+        store.contents.set(key, version.into(), Arc::new(number))
+    }
+
     #[test]
     fn an_index_follows_changes_and_deletions() {
-        let store: Store<u32> = Store::new();
-        store.set(&Key::new("", "before"), "1".into(), Arc::new(4));
+        let store: Store<u32> = Store::of(Arc::default());
+        set(&store, &Key::new("", "before"), "1", 4);
         store.add_index("even", |number| if number.is_multiple_of(2) { vec!["yes".into()] } else { Vec::new() });
         let key = Key::new("a", "b");
-        assert!(matches!(store.set(&key, "2".into(), Arc::new(6)), Some(Change::Added(_))));
+        assert!(matches!(set(&store, &key, "2", 6), Some(Change::Added(_))));
         assert_eq!(store.by_index("even", "yes"), [Arc::new(4), Arc::new(6)]);
-        assert!(store.set(&key, "2".into(), Arc::new(7)).is_none(), "the same version is not a change");
-        assert!(matches!(store.set(&key, "3".into(), Arc::new(7)), Some(Change::Updated { .. })));
+        assert!(set(&store, &key, "2", 7).is_none(), "the same version is not a change");
+        assert!(matches!(set(&store, &key, "3", 7), Some(Change::Updated { .. })));
         assert_eq!(store.by_index("even", "yes"), [Arc::new(4)]);
-        assert!(store.remove(&Key::new("", "before"), None).is_some());
+        assert!(store.contents.remove(&Key::new("", "before"), None).is_some());
         assert!(store.by_index("even", "yes").is_empty());
-        assert!(store.remove(&Key::new("", "before"), None).is_none());
+        assert!(store.contents.remove(&Key::new("", "before"), None).is_none());
     }
 
     #[test]
     fn the_function_of_an_index_may_read_the_store() {
-        let store: Arc<Store<u32>> = Arc::new(Store::new());
-        let inside = Arc::downgrade(&store);
+        let store: Store<u32> = Store::of(Arc::default());
+        let inside = Arc::downgrade(&store.contents);
         store.add_index("size", move |_| {
-            let store = inside.upgrade();
-            vec![store.map_or(0, |store| store.len()).to_string().into()]
+            let contents = inside.upgrade();
+            vec![contents.map_or(0, |contents| contents.list().len()).to_string().into()]
         });
-        store.set(&Key::new("", "a"), "1".into(), Arc::new(4));
+        set(&store, &Key::new("", "a"), "1", 4);
         assert_eq!(store.by_index("size", "0").len(), 1);
     }
 }
