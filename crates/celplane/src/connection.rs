@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use client::kubeconfig::Kubeconfig;
 use client::{Client, Resource};
 
@@ -50,7 +50,7 @@ impl ConnectionArguments {
         };
         client.map_err(|error| {
             let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
-            anyhow!("cannot use {}: {error}", names.join(", "))
+            anyhow::Error::from_boxed(error).context(format!("cannot use {}", names.join(", ")))
         })
     }
 

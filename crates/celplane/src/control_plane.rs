@@ -7,6 +7,7 @@ mod gates;
 mod load;
 mod nodes;
 mod ready;
+mod rehearsal;
 mod throw_away;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -35,8 +36,10 @@ use tracing::{info, warn};
 
 use self::announce::Announcement;
 pub(crate) use self::beside::Beside;
+pub(crate) use self::gates::lines as gate_lines;
 pub(crate) use self::throw_away::ThrowAway;
 use crate::data_directory::{self, DataDirectory};
+use crate::dry_run::DryRun;
 use crate::roles::kubelet::reach::Reach;
 use crate::rotation::Files;
 
@@ -109,6 +112,8 @@ pub(crate) struct ServerArguments {
     /// How many seats there are for requests that write
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -183,10 +188,14 @@ struct AuditArguments {
 }
 
 impl AuditArguments {
+    fn policy(&self) -> Result<Option<Policy>> {
+        let Some(path) = &self.audit_policy_file else { return Ok(None) };
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        Policy::parse(&text).with_context(|| format!("cannot use `{}`", path.display())).map(Some)
+    }
+
     fn open(&self) -> Result<Option<Arc<Audit>>> {
-        let (Some(policy), Some(path)) = (&self.audit_policy_file, &self.audit_log_path) else { return Ok(None) };
-        let text = std::fs::read_to_string(policy).with_context(|| format!("cannot read `{}`", policy.display()))?;
-        let policy = Policy::parse(&text).with_context(|| format!("cannot use `{}`", policy.display()))?;
+        let (Some(policy), Some(path)) = (self.policy()?, &self.audit_log_path) else { return Ok(None) };
         let rotation = Rotation {
             file_bytes_max: u64::from(self.audit_log_maxsize) << 20,
             files_max: self.audit_log_maxbackup,
@@ -257,7 +266,12 @@ impl ServerArguments {
         self.data_dir.clone().unwrap_or_else(data_directory::default_path)
     }
 
-    /// Serves until a signal comes. `features` are those that are on unless the command line says otherwise. Who runs in the
+    /// Whether nothing is to be started.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run.is_on()
+    }
+
+    /// Serves until a signal comes, or only says what it would do. `features` are those that are on unless the command line says otherwise. Who runs in the
     /// background tells when it is ready.
     pub(crate) fn run(self, features: Features, beside: Option<Beside>, is_background: bool) -> Result<()> {
         let format =
@@ -273,7 +287,10 @@ impl ServerArguments {
             .thread_stack_size(STACK_BYTES)
             .build()
             .context("cannot start threads")?;
-        runtime.block_on(self.serve(features, beside, is_background))
+        match self.dry_run.is_on() {
+            true => runtime.block_on(rehearsal::rehearse(&self, features, beside)),
+            false => runtime.block_on(self.serve(features, beside, is_background)),
+        }
     }
 
     async fn serve(self, features: Features, beside: Option<Beside>, is_background: bool) -> Result<()> {
@@ -284,12 +301,9 @@ impl ServerArguments {
         let directory = DataDirectory::take(&self.data_dir())?;
         // Signals that come while starting are not lost.
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let listener = TcpListener::bind(SocketAddr::new(self.bind_address, self.port))
-            .await
-            .map_err(|error| self.cannot_listen(error))?;
-        let port = listener.local_addr()?.port();
-        let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
-        let address = SocketAddr::new(host, port).to_string();
+        let listener = self.listen().await?;
+        let reached = self.address(listener.local_addr()?.port());
+        let address = reached.to_string();
         let mut addresses = vec![
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             self.bind_address,
@@ -331,7 +345,7 @@ impl ServerArguments {
         let (tls, newest_tls) = watch::channel(tls);
         let serving = tokio::spawn(listen::serve_rotating(server.clone(), listener, newest_tls, stopped));
         let announced = server.announce(Presence {
-            address: SocketAddr::new(self.advertise_address.unwrap_or(host), port),
+            address: SocketAddr::new(self.advertise_address.unwrap_or(reached.ip()), reached.port()),
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             client_authorities: files.client_authorities()?,
         });
@@ -383,6 +397,17 @@ impl ServerArguments {
         ended
     }
 
+    async fn listen(&self) -> Result<TcpListener> {
+        let listener = TcpListener::bind(SocketAddr::new(self.bind_address, self.port)).await;
+        listener.map_err(|error| self.cannot_listen(error))
+    }
+
+    /// Where clients on this machine find the server.
+    fn address(&self, port: u16) -> SocketAddr {
+        let host = if self.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.bind_address };
+        SocketAddr::new(host, port)
+    }
+
     fn cannot_listen(&self, error: std::io::Error) -> anyhow::Error {
         let (address, port) = (self.bind_address, self.port);
         match error.kind() {
@@ -412,12 +437,21 @@ impl ServerArguments {
             return Ok(Arc::new(Embedded::in_memory(options)?));
         }
         let path = directory.join(STORE_FILE);
-        let store = Embedded::open(&path, options).with_context(|| match path.try_exists() {
-            Ok(true) => format!("cannot open `{}` (`celplane store check` says what is wrong with it)", path.display()),
-            _ => format!("cannot make `{}`", path.display()),
-        })?;
-        Ok(Arc::new(store))
+        Ok(Arc::new(Embedded::open(&path, options).map_err(|error| cannot_open(error, &path))?))
     }
+}
+
+/// What is wrong with a store's file, and what to do about it.
+fn cannot_open(error: store::Error, path: &Path) -> anyhow::Error {
+    let path_text = path.display();
+    let context = match (&error, path.try_exists()) {
+        (store::Error::Newer { .. }, _) => {
+            format!("cannot use `{path_text}` (use that version, or another directory with --data-dir)")
+        }
+        (_, Ok(true)) => format!("cannot open `{path_text}` (`celplane store check` says what is wrong with it)"),
+        _ => format!("cannot make `{path_text}`"),
+    };
+    anyhow::Error::new(error).context(context)
 }
 
 /// Writes the administrator's kubeconfig, unless it is there already: a full disk keeps nobody from reading.

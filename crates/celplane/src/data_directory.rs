@@ -62,17 +62,11 @@ impl DataDirectory {
         let mut lock = opened.with_context(|| format!("cannot write `{}`", file.display()))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let process =
-                    number_in(&lock).map_or_else(|_| "another process".to_owned(), |id| format!("process {id}"));
-                bail!(
-                    "`{0}` is in use by {process}; end it with `celplane down --data-dir {0}`, or choose another directory with --data-dir",
-                    path.display()
-                );
-            }
+            Err(Errno::WOULDBLOCK) => return Err(in_use(path, number_in(&lock).ok())),
             Err(error) => return Err(error).with_context(|| format!("cannot lock `{}`", file.display())),
         }
-        check_version(path)?;
+        refuse_newer(path)?;
+        note_version(path)?;
         // On a full disk nobody can be told whose the lock is, but what is stored can still be read.
         let _ = lock
             .set_len(0)
@@ -81,34 +75,62 @@ impl DataDirectory {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
+    /// Fails where [`DataDirectory::take`] would, and changes nothing.
+    pub(crate) fn look(path: &Path) -> Result<()> {
+        // What is not there yet is made in the first directory above it that is.
+        let there = path.ancestors().find(|it| it.exists()).unwrap_or(Path::new("."));
+        if !there.is_dir() {
+            bail!("`{}` is not a directory", there.display());
+        }
+        if let Some(process) = holder(path)? {
+            return Err(in_use(path, Some(process)));
+        }
+        rustix::fs::access(there, rustix::fs::Access::WRITE_OK)
+            .with_context(|| format!("cannot write to `{}`", there.display()))?;
+        refuse_newer(path)
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Refuses what a newer version has written, and notes what this one writes.
-fn check_version(path: &Path) -> Result<()> {
+fn in_use(path: &Path, process: Option<i32>) -> anyhow::Error {
+    let process = process.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
+    anyhow::anyhow!(
+        "`{0}` is in use by {process}; end it with `celplane down --data-dir {0}`, or choose another directory with --data-dir",
+        path.display()
+    )
+}
+
+/// Fails if a newer version has written a directory in a form that this one cannot read. Nothing is changed.
+pub(crate) fn refuse_newer(path: &Path) -> Result<()> {
     let file = path.join(VERSION);
-    match std::fs::read(&file) {
-        Ok(bytes) => {
-            let said = json::parse(&bytes).with_context(|| format!("cannot read `{}`", file.display()))?;
-            let Some(format) = said.get("format").and_then(Value::as_i64) else {
-                bail!("`{}` does not say which format the data has", file.display());
-            };
-            if format > FORMAT {
-                let by = said.str_at(&["version"]).unwrap_or("unknown");
-                bail!(
-                    "`{}` was written by celplane {by} in format {format}; this is celplane {}, which reads up to format {FORMAT}: use that version, or another directory with --data-dir",
-                    path.display(),
-                    env!("CARGO_PKG_VERSION")
-                );
-            }
-        }
-        // Directories of the first version have no such file; their format is the first.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+    let bytes = match std::fs::read(&file) {
+        Ok(bytes) => bytes,
+        // Directories of the first versions have no such file; their format is the first.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", file.display())),
+    };
+    let said = json::parse(&bytes).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let Some(format) = said.get("format").and_then(Value::as_i64) else {
+        bail!("`{}` does not say which format the data has", file.display());
+    };
+    if format > FORMAT {
+        let by = said.str_at(&["version"]).unwrap_or("unknown");
+        bail!(
+            "`{}` was written by celplane {by} in format {format}; this is celplane {}, which reads up to format {FORMAT}: use that version, or another directory with --data-dir",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        );
     }
+    Ok(())
+}
+
+/// Notes what this version writes.
+fn note_version(path: &Path) -> Result<()> {
+    let file = path.join(VERSION);
     let mine = json::to_pretty_string(&api::json!({"format": FORMAT, "version": (env!("CARGO_PKG_VERSION"))}), "  ");
     if std::fs::read_to_string(&file).is_ok_and(|said| said == mine) {
         return Ok(());

@@ -6,6 +6,7 @@ mod compile_cache;
 mod connection;
 mod control_plane;
 mod data_directory;
+mod dry_run;
 mod file_limit;
 mod gated_uses;
 mod input;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
             if let Some(usage) = error.downcast_ref::<clap::Error>() {
                 usage.exit();
             }
-            eprintln!("error: {error:#}");
+            output::complain(&error);
             if is_missing_file(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

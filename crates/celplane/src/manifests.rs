@@ -85,6 +85,13 @@ pub(crate) fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     }
 }
 
+/// What often lies behind a message about a value of the wrong type.
+pub(crate) fn hint(message: &str) -> Option<&'static str> {
+    let is_boolean = message.contains("cannot unmarshal bool into Go") && message.contains("of type string")
+        || message.contains("invalid type: boolean") && message.contains("expected a string");
+    is_boolean.then_some("in YAML, y, n, yes, no, on and off are booleans unless they stand in quotes, also as names")
+}
+
 impl Source {
     /// Whether a file holds this text; false for what cannot be read, or only once.
     pub(crate) fn mentions(&self, text: &str) -> bool {

@@ -186,6 +186,15 @@ fn scalar_text(text: &str) -> String {
     quoted
 }
 
+/// Tells what went wrong, and what often lies behind it.
+pub(crate) fn complain(error: &anyhow::Error) {
+    let text = format!("{error:#}");
+    eprintln!("error: {text}");
+    if let Some(hint) = crate::manifests::hint(&text) {
+        eprintln!("hint: {hint}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
+use api::features::Features;
 use client::Client;
+use client::kubeconfig::Kubeconfig;
 
+use crate::control_plane::gate_lines;
+use crate::dry_run::{DryRun, NOTHING_DONE};
 use crate::roles::access::Access;
-use crate::roles::status::Place;
+use crate::roles::status::{self, Place};
 
 /// Flags that all such roles have.
 #[derive(clap::Args)]
@@ -34,6 +38,8 @@ pub(crate) struct SeparateArguments {
     /// Whose client certificates are accepted at that port, beside tokens of the API server
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRun,
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -54,11 +60,40 @@ impl SeparateArguments {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Says what would run: as `component`, with these features. `leads` tells whether a lease is contended for, if it can be.
+    pub(crate) async fn rehearse(
+        &self,
+        component: &str,
+        features: Features,
+        leads: Option<bool>,
+        place: Option<&Place>,
+    ) -> Result<()> {
+        let kubeconfig = self.kubeconfig.as_ref().ok_or_else(|| anyhow!("--kubeconfig is needed"))?;
+        let server = Kubeconfig::read(kubeconfig, None)?.server;
+        let status = match place {
+            Some(place) => {
+                drop(status::listen(place.address).await?);
+                format!("health and metrics at {}", place.address)
+            }
+            None => "health and metrics nowhere".to_owned(),
+        };
+        let leads = match leads {
+            Some(true) => ", if it leads",
+            Some(false) => ", whoever else does",
+            None => "",
+        };
+        println!("{component} would work for {server}{leads}; {status}.");
+        print!("{}", gate_lines(&[(component, features)]));
+        println!("{NOTHING_DONE}");
+        Ok(())
+    }
+
     /// The connection that the kubeconfig describes.
     pub(crate) async fn connect(&self, component: &str) -> Result<Client> {
         let kubeconfig = self.kubeconfig.as_ref().ok_or_else(|| anyhow!("--kubeconfig is needed"))?;
         let client = Client::from_kubeconfig(kubeconfig, None, component).await;
-        client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))
+        client
+            .map_err(|error| anyhow::Error::from_boxed(error).context(format!("cannot use `{}`", kubeconfig.display())))
     }
 
     /// Where health and metrics are served: over TLS, to those whom the server of `client` lets.

@@ -1,112 +1,32 @@
-//! Two schedulers and two controller managers on one server: the leaders are killed, paused, and cut off under load.
+//! Two schedulers and two controller managers on one server: the leaders are killed, paused, and cut off under load, each
+//! alone and both at once.
 //!
 //! Nothing that was acknowledged is lost, no pod is bound or made twice, the next leader waits for the lease and not longer,
-//! and whoever lost it ends.
+//! nobody acts who does not lead, and whoever lost the lease ends.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+mod contender;
+mod servers;
+mod wire;
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use contender::{KINDS, Process, acts, holder, kubeconfig, lease};
+use rustix::process::Signal;
 use serde_json::Value;
+use wire::Wire;
 
 use crate::cluster::Cluster;
 
 const LIMIT: Duration = Duration::from_secs(90);
-const LEASES: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
+const DAY_SECONDS: f64 = 86_400.0;
+/// A lease, the time between two looks at it, and what a busy machine adds.
+const TAKEN_OVER_SECONDS: f64 = 15.0 + 2.0 + 8.0;
 
-/// A role in a process of its own, ended when dropped.
-struct Role(Child);
-
-impl Role {
-    fn start(role: &[&str], kubeconfig: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_celplane"));
-        command.args(role).args(["--healthz-port", "0", "--kubeconfig"]).arg(kubeconfig);
-        Role(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).unwrap();
-    }
-
-    /// Waits until it has ended by itself, and says how.
-    #[track_caller]
-    fn ends(&mut self) -> Option<i32> {
-        let started = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(started.elapsed() < LIMIT, "it has not ended");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Role {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A way to the server that can be cut.
-struct Wire {
-    port: u16,
-    is_cut: Arc<AtomicBool>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Wire {
-    fn to(server: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (is_cut, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (cut, streams) = (is_cut.clone(), open.clone());
-        std::thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                if cut.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let far = TcpStream::connect(&server).unwrap();
-                for (mut from, mut to) in [
-                    (near.try_clone().unwrap(), far.try_clone().unwrap()),
-                    (far.try_clone().unwrap(), near.try_clone().unwrap()),
-                ] {
-                    std::thread::spawn(move || {
-                        let mut buffer = vec![0; 1 << 16];
-                        while let Ok(count @ 1..) = from.read(&mut buffer) {
-                            if to.write_all(&buffer[..count]).is_err() {
-                                break;
-                            }
-                        }
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-                streams.lock().unwrap().extend([near, far]);
-            }
-        });
-        Wire { port, is_cut, open }
-    }
-
-    fn cut(&self) {
-        self.is_cut.store(true, Ordering::Relaxed);
-        for stream in self.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn lease(cluster: &Cluster, name: &str) -> Option<Value> {
-    let output = cluster.run(&["get", "lease", name, "-n", "kube-system", "-o", "json"], "");
-    output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-}
-
-fn holder(lease: &Value) -> String {
-    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Kill,
+    Pause,
+    CutOff,
 }
 
 /// Seconds of the day, fractions included.
@@ -116,40 +36,34 @@ fn seconds(lease: &Value, field: &str) -> f64 {
     clock.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().unwrap())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
-    Kill,
-    Pause,
-    CutOff,
-}
-
-/// The leaders of both kinds fail while a Deployment grows.
+/// The leaders of some kinds fail while a Deployment grows: 0 is the scheduler, 1 are the controllers.
 #[track_caller]
-fn others_take_over(fault: Fault) {
+fn others_take_over(fault: Fault, failing: &[usize]) {
     if Cluster::is_missing() {
         return;
     }
-    let cluster = Cluster::start().unwrap();
+    let cluster = contender::server();
     let own = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let server = own.split("https://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-    let wire = Wire::to(server.clone());
-    let through_wire: PathBuf = cluster.directory.path().join("wire.kubeconfig");
-    std::fs::write(&through_wire, own.replace(&server, &format!("127.0.0.1:{}", wire.port))).unwrap();
-    let admin = cluster.kubeconfig();
-    let _nodes = Role::start(&["kubelet", "--nodes", "3"], &admin);
-    let roles = [&["scheduler"][..], &["controller-manager"]];
-    let mut leaders = roles.map(|role| Role::start(role, &through_wire));
+    let port = own.split("https://127.0.0.1:").nth(1).unwrap().split_whitespace().next().unwrap();
+    let wire = Wire::to(&format!("127.0.0.1:{port}"));
+    let through_wire = wire.port.to_string();
+    let _nodes = Process::start(&["kubelet", "--nodes", "3"], &cluster.kubeconfig());
+    let start = |number: usize, kind: usize, port: &str| {
+        let (role, _) = KINDS[kind];
+        Process::start(&[role], &kubeconfig(&cluster, &format!("{role}-{number}"), port))
+    };
+    let mut leaders = [0, 1].map(|kind| start(1, kind, if failing.contains(&kind) { &through_wire } else { port }));
     let started = Instant::now();
-    let before = LEASES.map(|name| {
+    let mut before = KINDS.map(|(_, name)| {
         loop {
-            if let Some(lease) = lease(&cluster, name).filter(|lease| !holder(lease).is_empty()) {
+            if let Some(lease) = lease(&cluster, name) {
                 break lease;
             }
             assert!(started.elapsed() < LIMIT, "nobody leads");
             std::thread::sleep(Duration::from_millis(50));
         }
     });
-    let _followers = roles.map(|role| Role::start(role, &admin));
+    let _followers = [0, 1].map(|kind| start(2, kind, port));
     while !cluster.run(&["get", "serviceaccount", "default"], "").status.success() {
         assert!(started.elapsed() < LIMIT, "the controllers do not work");
     }
@@ -166,40 +80,30 @@ fn others_take_over(fault: Fault) {
     });
 
     match fault {
-        Fault::Kill => leaders.iter().for_each(|leader| leader.signal(rustix::process::Signal::KILL)),
-        Fault::Pause => leaders.iter().for_each(|leader| leader.signal(rustix::process::Signal::STOP)),
+        Fault::Kill => failing.iter().for_each(|kind| leaders[*kind].signal(Signal::KILL)),
+        Fault::Pause => failing.iter().for_each(|kind| leaders[*kind].signal(Signal::STOP)),
         Fault::CutOff => wire.cut(),
     }
-    let failed = Instant::now();
+    let (failed, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64());
     // The load goes on while nobody leads.
     let mut after: [Option<Value>; 2] = [None, None];
-    while after.iter().any(Option::is_none) {
+    while failing.iter().any(|kind| after[*kind].is_none()) {
         grow();
-        for ((name, before), after) in LEASES.iter().zip(&before).zip(&mut after) {
-            let now = lease(&cluster, name).filter(|now| !holder(now).is_empty() && holder(now) != holder(before));
-            if after.is_none() && now.is_some() {
-                eprintln!("{fault:?}: {name} has another leader after {:.1} s", failed.elapsed().as_secs_f64());
-                *after = now;
+        for kind in failing.iter().copied().filter(|kind| after[*kind].is_none()).collect::<Vec<_>>() {
+            match lease(&cluster, KINDS[kind].1) {
+                Some(lease) if holder(&lease) == holder(&before[kind]) => before[kind] = lease,
+                lease => after[kind] = lease,
             }
         }
         assert!(failed.elapsed() < LIMIT, "nobody takes over");
         std::thread::sleep(Duration::from_millis(200));
     }
-    for (after, before) in after.iter().flatten().zip(&before) {
-        // The old lease ran out before the new one began: never two at a time.
-        let gap = seconds(after, "acquireTime") - seconds(before, "renewTime");
-        assert!(!(0.0..15.0).contains(&gap), "taken over {gap} s after the lease was seen");
-        assert_eq!(
-            after["spec"]["leaseTransitions"].as_i64().unwrap_or(0),
-            before["spec"]["leaseTransitions"].as_i64().unwrap_or(0) + 1
-        );
-    }
     if fault == Fault::Pause {
-        leaders.iter().for_each(|leader| leader.signal(rustix::process::Signal::CONT));
+        failing.iter().for_each(|kind| leaders[*kind].signal(Signal::CONT));
     }
     if fault != Fault::Kill {
         // Who lost the lease ends, as Kubernetes' components do.
-        leaders.iter_mut().for_each(|leader| assert_eq!(leader.ends(), Some(1)));
+        failing.iter().for_each(|kind| assert_eq!(leaders[*kind].ends(), Some(1)));
     }
 
     let wanted = grow();
@@ -213,6 +117,32 @@ fn others_take_over(fault: Fault) {
         assert!(started.elapsed() < LIMIT, "{wanted} are wanted: {pods}");
         std::thread::sleep(Duration::from_millis(200));
     }
+    for kind in failing {
+        let (before, after) = (&before[*kind], after[*kind].as_ref().unwrap());
+        let took = (seconds(after, "acquireTime") - clock).rem_euclid(DAY_SECONDS);
+        eprintln!("{fault:?} {failing:?}: {} has another leader after {took:.1} s", KINDS[*kind].1);
+        assert!(took < TAKEN_OVER_SECONDS, "taken over after {took} s");
+        // The old lease ran out before the new one began: never two at a time.
+        let gap = (seconds(after, "acquireTime") - seconds(before, "renewTime")).rem_euclid(DAY_SECONDS);
+        assert!(gap >= 15.0, "taken over {gap} s after the last renewal");
+        let transitions = |lease: &Value| lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0);
+        assert_eq!(transitions(after), transitions(before) + 1);
+        // Neither does the old one act afterwards, nor did the new one before.
+        let acquired = after["spec"]["acquireTime"].as_str().unwrap();
+        let (old, new) = (KINDS[*kind].0.to_owned() + "-1", KINDS[*kind].0.to_owned() + "-2");
+        let (old, new) = (acts(&cluster, &old), acts(&cluster, &new));
+        assert!(!old.is_empty() && !new.is_empty(), "both have acted");
+        let late: Vec<_> = old.iter().filter(|(time, _)| time.as_str() > acquired).collect();
+        assert!(late.is_empty(), "another led since {acquired}: {late:?}");
+        let early: Vec<_> = new.iter().filter(|(time, _)| time.as_str() < acquired).collect();
+        assert!(early.is_empty(), "it leads only since {acquired}: {early:?}");
+    }
+    bound_once(&cluster, wanted);
+}
+
+/// No pod was bound or made twice.
+#[track_caller]
+fn bound_once(cluster: &Cluster, wanted: usize) {
     let events = cluster.kubectl(&["get", "events", "--field-selector", "reason=Scheduled", "-o", "json"], "");
     let events: Value = serde_json::from_str(&events).unwrap();
     let mut bound: Vec<&str> =
@@ -224,19 +154,55 @@ fn others_take_over(fault: Fault) {
     // No more pods were made than were wanted: none was made twice and taken back. Of the last that a leader bound before it
     // was gone, the event may be missing.
     assert!(all <= wanted, "{all} pods were bound, {wanted} were wanted");
+    // No more bindings were accepted, or asked for in vain, than there are pods.
+    let bindings: usize = ["scheduler-1", "scheduler-2"]
+        .iter()
+        .map(|user| acts(cluster, user).iter().filter(|(_, what)| what.contains("/binding")).count())
+        .sum();
+    assert_eq!(bindings, wanted, "each pod was bound once");
 }
 
 #[test]
-fn leaders_that_are_killed_are_replaced() {
-    others_take_over(Fault::Kill);
+fn a_scheduler_that_is_killed_is_replaced() {
+    others_take_over(Fault::Kill, &[0]);
 }
 
 #[test]
-fn leaders_that_are_paused_are_replaced_and_end() {
-    others_take_over(Fault::Pause);
+fn a_scheduler_that_is_paused_is_replaced_and_ends() {
+    others_take_over(Fault::Pause, &[0]);
 }
 
 #[test]
-fn leaders_that_are_cut_off_are_replaced_and_end() {
-    others_take_over(Fault::CutOff);
+fn a_scheduler_that_is_cut_off_is_replaced_and_ends() {
+    others_take_over(Fault::CutOff, &[0]);
+}
+
+#[test]
+fn controllers_that_are_killed_are_replaced() {
+    others_take_over(Fault::Kill, &[1]);
+}
+
+#[test]
+fn controllers_that_are_paused_are_replaced_and_end() {
+    others_take_over(Fault::Pause, &[1]);
+}
+
+#[test]
+fn controllers_that_are_cut_off_are_replaced_and_end() {
+    others_take_over(Fault::CutOff, &[1]);
+}
+
+#[test]
+fn leaders_of_both_kinds_that_are_killed_are_replaced() {
+    others_take_over(Fault::Kill, &[0, 1]);
+}
+
+#[test]
+fn leaders_of_both_kinds_that_are_paused_are_replaced_and_end() {
+    others_take_over(Fault::Pause, &[0, 1]);
+}
+
+#[test]
+fn leaders_of_both_kinds_that_are_cut_off_are_replaced_and_end() {
+    others_take_over(Fault::CutOff, &[0, 1]);
 }

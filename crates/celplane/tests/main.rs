@@ -11,10 +11,13 @@
     reason = "tests"
 )]
 
+mod bad_input;
 mod cel;
 mod client;
 mod controllers;
 mod devices;
+mod documents;
+mod dry_run;
 mod etcd;
 mod evictions;
 mod failover;
@@ -40,6 +43,7 @@ mod skew;
 mod store_commands;
 mod stories;
 mod up;
+mod versions;
 
 #[path = "support/cluster.rs"]
 mod cluster;

@@ -163,6 +163,13 @@ node old-kernel
 }
 
 #[test]
+fn why_knows_the_label_that_every_node_has() {
+    let (code, output, _) = run(&["why", "--pod", "tolerations/story-1-key-prefix.yaml", "-f", "cluster"], "");
+    assert_eq!(code, 0, "{output}");
+    assert!(output.starts_with("Pod log-collector: 1 of 7 nodes fit\n"), "{output}");
+}
+
+#[test]
 fn why_names_single_changes_that_would_help() {
     let cluster = "
 apiVersion: v1

@@ -119,10 +119,26 @@ fn queries(cluster: &Cluster) {
     assert_eq!(listed(affinity, all).1, ["default/modern-app", "default/regional-app"]);
     let volumes = "jsonpath={range .items[*]}{.metadata.name}: {.spec.nodeAffinity.required.nodeSelectorTerms[*].matchCELExpressions}{\"\\n\"}{end}";
     assert_eq!(listed(volumes, &["pv"]).1, ["advanced-storage-pv"]);
-    let semver = "jsonpath={range .items[*]}{.metadata.name}{\": \"}{.spec.tolerations[?(@.operator==\"SemverLt\")]}{\"\\n\"}{end}";
-    assert_eq!(listed(semver, all).1, ["tolerant-pod"]);
-    let semver = "jsonpath={range .items[*]}{.metadata.name}{\": \"}{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[*].matchExpressions[?(@.operator==\"SemverGt\")]}{\"\\n\"}{end}";
-    assert_eq!(listed(semver, all).1, ["kubelet-app", "sensitive-app"]);
+    for (operator, tolerating, choosing) in [
+        ("SemverLt", &["tolerant-pod"][..], &[][..]),
+        ("SemverGt", &[], &["kubelet-app", "sensitive-app"]),
+        ("SemverEq", &[], &[]),
+    ] {
+        let tolerations = format!(
+            "jsonpath={{range .items[*]}}{{.metadata.name}}{{\": \"}}{{.spec.tolerations[?(@.operator==\"{operator}\")]}}{{\"\\n\"}}{{end}}"
+        );
+        assert_eq!(listed(&tolerations, all).1, tolerating, "{operator}");
+        let affinity = format!(
+            "jsonpath={{range .items[*]}}{{.metadata.name}}{{\": \"}}{{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[*].matchExpressions[?(@.operator==\"{operator}\")]}}{{\"\\n\"}}{{end}}"
+        );
+        assert_eq!(listed(&affinity, all).1, choosing, "{operator}");
+    }
+    // KEP-5254 and KEP-4595 say to look for the field.
+    let constraints =
+        "jsonpath={range .items[*]}{.metadata.name}{\": \"}{.spec.devices.constraints[*].cel.expression}{\"\\n\"}{end}";
+    assert_eq!(listed(constraints, &["resourceclaims"]).1.len(), 2);
+    let columns = "jsonpath={range .items[*]}{.metadata.name}{\": \"}{.spec.versions[*].additionalPrinterColumns[*].expression}{\"\\n\"}{end}";
+    assert_eq!(listed(columns, &["crd"]).1.len(), COLUMNS.len());
 }
 
 /// The series that the proposals' PromQL and our guide name.
@@ -143,10 +159,44 @@ fn series(cluster: &Cluster) {
     );
     assert!(value(&["scheduler_schedule_attempts_total{", "result=\"unschedulable\""]) > 0.0, "{scheduler}");
     assert!((value(&["scheduler_pending_pods{queue=\"unschedulable\"}"]) - 1.0).abs() < 0.1, "{scheduler}");
+    assert!(
+        value(&["scheduler_framework_extension_point_duration_seconds_count{", "extension_point=\"Filter\""]) > 0.0
+    );
+    assert!(value(&["scheduler_unschedulable_pods{", "plugin=\"TaintToleration\""]) > 0.0, "{scheduler}");
+    let devices = ["scheduler_plugin_evaluation_total{", "plugin=\"DynamicResources\"", "status=\"Success\""];
+    assert!(value(&devices) > 0.0, "{scheduler}");
+    // A refusal is a series, too.
+    let bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {tolerations: [{expression: '1'}], containers: [{name: c, image: i}]}\n";
+    cluster.refused(&["create", "-f", "-"], bad);
     let server = cluster.kubectl(&["get", "--raw", "/metrics"], "");
-    for name in ["apiserver_request_total{", "apiserver_request_duration_seconds_bucket{"] {
-        assert!(server.contains(name), "{name}: {server}");
+    let all = [scheduler, server].concat();
+    let queries =
+        selectors(GUIDE.split("## What to watch").nth(1).unwrap().split("The proposals name").next().unwrap());
+    assert!(queries.len() > 5, "{queries:?}");
+    for (name, labels) in queries {
+        let is_it = |line: &&str| line.starts_with(&name) && labels.iter().all(|label| line.contains(label.as_str()));
+        assert!(all.lines().any(|line| is_it(&line)), "{name} with {labels:?} is not there");
     }
+}
+
+const GUIDE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md"));
+
+/// The series that the queries of a text ask for, with their labels as a server prints them; of a pattern only its start.
+fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
+    let is_name = |it: char| it.is_ascii_lowercase() || it == '_';
+    let mut found = Vec::new();
+    for start in ["scheduler_", "apiserver_"].iter().flat_map(|prefix| text.match_indices(prefix).map(|(at, _)| at)) {
+        let rest = &text[start..];
+        let end = rest.find(|it| !is_name(it)).unwrap_or(rest.len());
+        let labels =
+            rest[end..].strip_prefix('{').and_then(|rest| rest.split_once('}')).map_or("", |(labels, _)| labels);
+        let labels = labels.split(',').filter(|label| !label.is_empty()).map(|label| match label.split_once("=~") {
+            Some((name, pattern)) => format!("{name}={}", pattern.trim_end_matches("\"").trim_end_matches(".*")),
+            None => label.to_owned(),
+        });
+        found.push((rest[..end].to_owned(), labels.collect()));
+    }
+    found
 }
 
 #[test]

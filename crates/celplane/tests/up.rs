@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Ends what a test has left running, also where it fails.
-struct Down<'d>(&'d Path);
+pub(crate) struct Down<'d>(pub(crate) &'d Path);
 
 impl Drop for Down<'_> {
     fn drop(&mut self) {
@@ -116,7 +116,8 @@ fn data_is_kept_in_a_directory_of_the_user() {
     assert!(text(&own(&["down"]).stdout).starts_with("Ended process "));
 }
 
-const DUMP: &str = r#"
+/// What another cluster has.
+pub(crate) const DUMP: &str = r#"
 apiVersion: v1
 kind: List
 items:

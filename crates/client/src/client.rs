@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use crate::decoded::Decoded;
 use crate::document::Kept;
+use crate::election::Leadership;
 use crate::error::{Error, Status};
 use crate::kubeconfig::Kubeconfig;
 use crate::objects::Objects;
@@ -38,6 +39,8 @@ pub struct Client {
     headers: Arc<[(HeaderName, HeaderValue)]>,
     /// What others have decoded of the same server's objects.
     pub(crate) decoded: Option<Arc<Decoded>>,
+    /// Only who holds this may write.
+    leadership: Leadership,
 }
 
 impl std::fmt::Debug for Client {
@@ -49,7 +52,8 @@ impl std::fmt::Debug for Client {
 impl Client {
     fn new(transport: Arc<dyn Transport>, component: &str) -> Self {
         let agent = HeaderValue::from_str(component).unwrap_or(HeaderValue::from_static("celplane"));
-        Self { transport, headers: Arc::new([(USER_AGENT, agent)]), decoded: None }
+        let leadership = Leadership::uncontested();
+        Self { transport, headers: Arc::new([(USER_AGENT, agent)]), decoded: None, leadership }
     }
 
     /// Speaks to a service in this process, which knows who asks: the server's own, given an identity.
@@ -73,6 +77,14 @@ impl Client {
     #[must_use]
     pub fn sharing(mut self, decoded: &Arc<Decoded>) -> Self {
         self.decoded = Some(decoded.clone());
+        self
+    }
+
+    /// The same connection, on which nothing is written any more once a leadership is lost: the next leader acts alone, also
+    /// while this process, which may have been paused, has not noticed.
+    #[must_use]
+    pub fn while_leading(mut self, leadership: &Leadership) -> Self {
+        self.leadership = leadership.clone();
         self
     }
 
@@ -177,6 +189,9 @@ impl Client {
     /// One request; a refusal comes with the time to wait if the same request is welcome later.
     async fn attempt(&self, call: &Call<'_>) -> Result<Response<Body>, (Error, Option<Duration>)> {
         let final_error = |error| (error, None);
+        if call.method != Method::GET && !self.leadership.holds() {
+            return Err(final_error(Error::NotLeading));
+        }
         let mut request = Request::builder().method(&call.method).uri(call.path).header(ACCEPT, call.accept);
         for (name, value) in self.headers.iter() {
             request = request.header(name, value);

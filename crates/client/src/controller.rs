@@ -216,6 +216,9 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
     }
 }
 
+/// The first failures are most often conflicts with somebody else's write, and pass within a tenth of a second.
+const QUIET_FAILURES: u32 = 5;
+
 async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Queue<K>>, reconcile: Reconcile<K>) {
     while let Some(item) = queue.get().await {
         match reconcile(item.clone()).await {
@@ -223,8 +226,7 @@ async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Que
             Ok(Next::After(delay)) => item.again_after(delay),
             Err(error) => {
                 let failures = queue.failures(&item);
-                // A first failure is most often a conflict with somebody else's write.
-                if failures == 0 {
+                if failures < QUIET_FAILURES {
                     debug!(controller = name, key = %*item, err = %error, "Could not reconcile");
                 } else {
                     warn!(controller = name, key = %*item, failures, err = %error, "Could not reconcile");

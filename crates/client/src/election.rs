@@ -76,6 +76,12 @@ impl Leadership {
         Self { until: None }
     }
 
+    /// One that ends at a time.
+    #[cfg(test)]
+    pub(crate) fn until(end: Instant) -> Self {
+        Self { until: Some(Arc::new(watch::channel(end).0)) }
+    }
+
     /// Whether this is certainly still the leader: to be asked before each step that two must not take.
     #[must_use]
     pub fn holds(&self) -> bool {

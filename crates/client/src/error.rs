@@ -12,6 +12,9 @@ pub enum Error {
     /// The server cannot be reached, or the connection broke.
     #[error("the request was not answered")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Leadership is lost: another may act by now, and nothing was sent.
+    #[error("leadership is lost")]
+    NotLeading,
     /// The answer is not JSON.
     #[error("the answer is not JSON")]
     Syntax(#[from] SyntaxError),

@@ -8,8 +8,10 @@ use std::io::{self, Read};
 use crate::snapshot::Kept;
 use crate::{Cause, Error, Revision};
 
-/// What a backup begins with.
+/// What a backup begins with: its last sign is the format, a digit.
 pub const MAGIC: &[u8] = b"celplane store backup 1\n";
+/// The format that is written, and the newest that is read.
+const FORMAT: u64 = 1;
 
 const HEADER: u8 = b'H';
 const ENTRY: u8 = b'E';
@@ -59,11 +61,14 @@ impl<R: Read> Reader<R> {
     /// Starts reading.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it is not a backup, [`Error::Unavailable`] if it cannot be read.
+    /// [`Error::Damaged`] if it is not a backup, [`Error::Newer`] if it is one of a newer version, [`Error::Unavailable`] if it
+    /// cannot be read.
     pub fn new(mut source: R) -> Result<Self, Error> {
         let mut magic = [0; MAGIC.len()];
-        if !read(&mut source, &mut magic)? || magic != MAGIC {
-            return Err(damaged("it is not a backup of a store"));
+        match read(&mut source, &mut magic)?.then(|| format_of(&magic)).flatten() {
+            Some(FORMAT) => {}
+            Some(format) if format > FORMAT => return Err(Error::Newer { format, newest: FORMAT }),
+            _ => return Err(damaged("it is not a backup of a store")),
         }
         let (tag, content) = read_frame(&mut source)?;
         let revision = (tag == HEADER).then(|| content.as_slice().try_into().map(u64::from_le_bytes));
@@ -102,6 +107,13 @@ impl<R: Read> Iterator for Reader<R> {
         self.is_over = !matches!(next, Some(Ok(_)));
         next
     }
+}
+
+/// The format that the first line of a backup names.
+fn format_of(line: &[u8]) -> Option<u64> {
+    let [name @ .., format, b'\n'] = line else { return None };
+    let [known @ .., _, b'\n'] = MAGIC else { return None };
+    (name == known && format.is_ascii_digit()).then(|| u64::from(format.wrapping_sub(b'0')))
 }
 
 fn parse(content: &[u8]) -> Option<Kept> {
@@ -179,6 +191,17 @@ mod tests {
         let reader = Reader::new(bytes.as_slice()).unwrap();
         assert_eq!(reader.revision(), 7);
         assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), entries);
+    }
+
+    #[test]
+    fn a_backup_of_a_newer_version_is_told_apart_from_what_is_none() {
+        let newer = Reader::new(&b"celplane store backup 2\n"[..]).err();
+        assert!(matches!(newer, Some(Error::Newer { format: 2, newest: FORMAT })), "{newer:?}");
+        for none in [&b"celplane store backup x\n"[..], b"celplane store backup 0\n", b"", b"a file of another program"]
+        {
+            let error = Reader::new(none).err();
+            assert!(matches!(error, Some(Error::Damaged(_))), "{error:?}");
+        }
     }
 
     #[test]

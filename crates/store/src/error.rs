@@ -52,6 +52,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A newer version has written this, in a form that this one cannot read. Nothing was changed.
+    #[error("the data has format {format}, and this version reads formats up to {newest}: a newer version wrote it")]
+    Newer {
+        /// The format that was found.
+        format: u64,
+        /// The newest one that can be read.
+        newest: u64,
+    },
     /// What is stored cannot be what was written.
     #[error("the stored data is damaged")]
     Damaged(#[source] Cause),

@@ -120,6 +120,35 @@ async fn a_file_in_use_is_locked() {
 }
 
 #[tokio::test]
+async fn a_file_of_a_newer_version_is_refused_and_not_called_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = Embedded::open(&path, options()).unwrap();
+    put(&store, "/a", "1").await;
+    store.close().await.unwrap();
+    let format = |number: u64| {
+        let database = redb::Database::open(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut meta = transaction.open_table(redb::TableDefinition::<&str, u64>::new("meta")).unwrap();
+        meta.insert("format", number).unwrap();
+        drop(meta);
+        transaction.commit().unwrap();
+    };
+    format(2);
+    for error in [
+        Embedded::open(&path, options()).err(),
+        Embedded::snapshot_of(&path).err(),
+        Embedded::shrink(&path).err(),
+        Embedded::check(&path, |_, _| None).err(),
+    ] {
+        assert!(matches!(error, Some(Error::Newer { format: 2, newest: 1 })), "{error:?}");
+    }
+    // Whoever knows that format finds everything.
+    format(1);
+    assert_eq!(Embedded::open(&path, options()).unwrap().statistics().keys, 1);
+}
+
+#[tokio::test]
 async fn what_is_no_store_is_reported_as_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");

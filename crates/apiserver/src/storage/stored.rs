@@ -3,7 +3,7 @@
 //! A stored value is the object's JSON without `metadata.resourceVersion`, behind an outline of it: where the version
 //! belongs, which is the revision of the write and known only after it, and where `metadata` and its `managedFields`
 //! stand, which are often read alone or passed over. [`Served`] is the text with the version in place, made once per
-//! change and shared by everyone who reads or watches the object.
+//! change and shared by everyone who reads or watches the object. Values of the first form, which had no outline, are read too.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +26,8 @@ struct Outline {
 
 /// The length of an outline in front of a stored value.
 const HEADER: usize = 20;
+/// What values of the first form have instead: only where the version belongs.
+const FIRST_HEADER: usize = 4;
 
 impl Outline {
     fn write(&self, out: &mut BytesMut) {
@@ -97,8 +99,13 @@ pub fn encode(object: &mut Value) -> Option<Bytes> {
 /// The document of a stored value; none if it is not an object.
 #[must_use]
 pub fn document(stored: &[u8]) -> Option<Value> {
-    Outline::read(stored)?;
-    json::parse(stored.get(HEADER..)?).ok().filter(|document| document.as_object().is_some())
+    let header = if has_outline(stored) { HEADER } else { FIRST_HEADER };
+    json::parse(stored.get(header..)?).ok().filter(|document| document.as_object().is_some())
+}
+
+/// Whether a value has an outline in front. Values of the first form have a letter of their text at that place.
+fn has_outline(stored: &[u8]) -> bool {
+    stored.get(HEADER) == Some(&b'{')
 }
 
 /// The place of a field of metadata in Go's order, in which fields that were added later do not stand.
@@ -145,6 +152,9 @@ impl Served {
     /// The object that a stored value holds since `revision`; none if the value is damaged.
     #[must_use]
     pub fn new(stored: &[u8], revision: u64) -> Option<Self> {
+        if !has_outline(stored) {
+            return Self::new(&encode(&mut document(stored)?)?, revision);
+        }
         let outline = Outline::read(stored)?;
         let (before, after) = stored.get(HEADER..)?.split_at_checked(usize::try_from(outline.version).ok()?)?;
         let version = version_field(revision);
@@ -252,6 +262,19 @@ mod tests {
         assert_eq!(served.at_revision(1234).metadata(), Some(metadata.replace("42", "1234").as_bytes()));
         assert_eq!(Served::new(&[0xFF; HEADER + 2], 1), None);
         assert_eq!(Served::new(&[0; HEADER - 1], 1), None);
+    }
+
+    #[test]
+    fn values_of_the_first_form_are_read() {
+        let text = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","creationTimestamp":"t","managedFields":[{"manager":"m"}]},"spec":{}}"#;
+        let stored = encode(&mut json::parse(text.as_bytes()).unwrap()).unwrap();
+        let first = [&stored[..FIRST_HEADER], &stored[HEADER..]].concat();
+        assert_eq!(Served::new(&first, 42), Served::new(&stored, 42));
+        assert_eq!(document(&first), document(&stored));
+        assert!(document(&first).is_some());
+        for length in 0..first.len() {
+            assert_eq!(Served::new(&first[..length], 42), None, "cut off at {length}");
+        }
     }
 
     #[test]

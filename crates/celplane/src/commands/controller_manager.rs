@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     role: SeparateArguments,
     /// Contend for a lease, so that several can run
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
@@ -69,6 +69,10 @@ impl Arguments {
         self.role.block_on(async |role| {
             let own = role.connect(controller_manager::NAME).await?;
             let place = role.place(10257, &own)?;
+            if role.dry_run.is_on() {
+                let leads = Some(self.leader_elect);
+                return role.rehearse(controller_manager::NAME, features, leads, place.as_ref()).await;
+            }
             let (shared, by_account) = (own.clone(), self.use_service_account_credentials);
             let clients = Arc::new(move |user: &str| client_for(&shared, user, by_account));
             let role_at_work =

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::data_directory;
+use crate::dry_run::{DryRun, NOTHING_DONE};
 
 /// So long a control plane has to finish what it is doing.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
     /// Its data directory; by default that of `celplane up`
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    dry_run: DryRun,
 }
 
 impl Arguments {
@@ -28,6 +31,10 @@ impl Arguments {
             println!("No control plane runs on {}.", path.display());
             return Ok(ExitCode::SUCCESS);
         };
+        if self.dry_run.is_on() {
+            println!("Would end process {process}, which runs on {}.\n{NOTHING_DONE}", path.display());
+            return Ok(ExitCode::SUCCESS);
+        }
         let id = Pid::from_raw(process).with_context(|| format!("{process} is not the number of a process"))?;
         kill_process(id, Signal::TERM).with_context(|| format!("cannot end process {process}"))?;
         let started = Instant::now();

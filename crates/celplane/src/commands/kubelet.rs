@@ -46,7 +46,11 @@ impl Arguments {
                 Some(port) => Some(listener::bind(port).await?),
                 None => None,
             };
+            let place = role.open_place(10248);
             let nodes = self.like.nodes(names, listener.as_ref().map(|(_, address)| *address), self.devices)?;
+            if role.dry_run.is_on() {
+                return role.rehearse(kubelet::NAME, features, None, place.as_ref()).await;
+            }
             let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
             let client_for = Arc::new(move |node: &str| {
                 let user = format!("system:node:{node}");
@@ -59,7 +63,7 @@ impl Arguments {
             if let Some((listener, _)) = listener {
                 listener::serve(listener, fleet);
             }
-            roles::run_alone(running, role.open_place(10248)).await
+            roles::run_alone(running, place).await
         })
     }
 }

@@ -54,6 +54,9 @@ impl Arguments {
         self.role.block_on(async |role| {
             let client = role.connect(scheduler::NAME).await?;
             let place = role.place(10259, &client)?;
+            if role.dry_run.is_on() {
+                return role.rehearse(scheduler::NAME, features, Some(lease.is_some()), place.as_ref()).await;
+            }
             let shown = configuration.enable_profiling.then(|| profiler.clone());
             let role = scheduler::start(client, features, self.limits, configuration.clone(), profiler, lease);
             let page = status::Page {

@@ -78,7 +78,7 @@ impl Arguments {
         let (first, other) = match self.play() {
             Ok(played) => played,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                crate::output::complain(&error);
                 return Ok(ExitCode::from(2));
             }
         };

@@ -38,8 +38,10 @@ struct Place {
 }
 
 impl Place {
-    fn file(&self) -> PathBuf {
-        self.data_dir.join(STORE_FILE)
+    /// The store's file, unless a newer version has written it.
+    fn file(&self) -> anyhow::Result<PathBuf> {
+        data_directory::refuse_newer(&self.data_dir)?;
+        Ok(self.data_dir.join(STORE_FILE))
     }
 }
 

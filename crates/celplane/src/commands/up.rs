@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Runs until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.wait {
+        if self.wait && !self.server.is_dry_run() {
             return background::start("--wait", "--detached", &self.server.data_dir());
         }
         if self.detached {

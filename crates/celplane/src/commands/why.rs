@@ -80,7 +80,7 @@ impl Arguments {
         let (cluster, nodes, said) = match self.judge() {
             Ok(judged) => judged,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                crate::output::complain(&error);
                 return Ok(ExitCode::from(2));
             }
         };

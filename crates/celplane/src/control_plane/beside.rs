@@ -83,8 +83,8 @@ pub(super) struct Checked {
     controller_manager: Features,
     kubelet: Features,
     scheduler_config: Configuration,
-    nodes: Nodes,
-    load: Option<PathBuf>,
+    pub(super) nodes: Nodes,
+    pub(super) load: Option<PathBuf>,
     devices: Option<SliceTemplate>,
     rules: ::kubelet::simulation::Rules,
     tells: Option<bool>,
@@ -153,6 +153,24 @@ impl Checked {
         ]
     }
 
+    /// Whether a start creates objects that a user has chosen.
+    pub(super) fn creates(&self) -> bool {
+        self.load.is_some() || !self.nodes.named.is_empty()
+    }
+
+    /// Which nodes are played, for people.
+    pub(super) fn nodes_text(&self) -> String {
+        let numbered = match self.nodes.numbered {
+            0 => None,
+            1 => Some("node-0".to_owned()),
+            count => Some(format!("node-0 to node-{}", count.saturating_sub(1))),
+        };
+        let named =
+            self.nodes.named.iter().filter_map(|node| node.str_at(&["metadata", "name"])).map(ToOwned::to_owned);
+        let all: Vec<String> = numbered.into_iter().chain(named).collect();
+        if all.is_empty() { "only those that ask to be played".to_owned() } else { all.join(", ") }
+    }
+
     /// Starts controllers, scheduler and nodes. By its `authority` pods know the server, and users get certificates.
     pub(super) async fn start(self, server: &Arc<Server>, authority: Authority) -> Result<Running> {
         let user = User::authenticated("celplane", &["system:masters"]);
@@ -160,7 +178,7 @@ impl Checked {
         if let Some(path) = &self.load {
             let loaded = load::load(&admin, path).await?;
             // Nobody needs to read this: a closed standard error is not a failure.
-            let _ = write!(std::io::stderr(), "{}", loaded.text());
+            let _ = write!(std::io::stderr(), "{}", loaded.text("Loaded"));
         }
         register(&admin, &self.nodes.named).await?;
         let settings = Settings {
@@ -210,7 +228,7 @@ impl Checked {
 }
 
 /// Creates nodes that have names of their own, unless they are there.
-async fn register(client: &Client, nodes: &[Value]) -> Result<()> {
+pub(super) async fn register(client: &Client, nodes: &[Value]) -> Result<()> {
     let create = |node: &Value| {
         let (nodes, node) = (client.documents(Node::RESOURCE), node.clone());
         async move { nodes.create("", &node).await }

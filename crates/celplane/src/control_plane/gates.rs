@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use api::features::Features;
 
 /// A line for all features that are on everywhere, and one for each that is on in some components only.
-pub(super) fn lines(components: &[(&str, Features)]) -> String {
+pub(crate) fn lines(components: &[(&str, Features)]) -> String {
     let states = |features: Features| features.states().map(|(name, _, is_on)| (name, is_on));
     let (mut everywhere, mut text) = (Vec::new(), String::new());
     let Some((_, first)) = components.first() else { return text };

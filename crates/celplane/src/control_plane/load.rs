@@ -63,10 +63,10 @@ impl Loaded {
         *count = count.saturating_add(1);
     }
 
-    /// In lines for people.
-    pub(super) fn text(&self) -> String {
+    /// In lines for people, of which the first begins with `done`.
+    pub(super) fn text(&self, done: &str) -> String {
         let created: Vec<String> = self.created.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let mut text = format!("Loaded {}.\n", created.join(", "));
+        let mut text = format!("{done} {}.\n", created.join(", "));
         for (why, count) in &self.left_out {
             text.push_str(&format!("  left out: {count} × {why}\n"));
         }

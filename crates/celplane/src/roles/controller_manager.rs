@@ -1,5 +1,7 @@
 //! The controllers as a role.
 
+use std::sync::Arc;
+
 use api::features::Features;
 use client::Client;
 use client::controller::Runtime;
@@ -24,6 +26,8 @@ pub(crate) fn start(
         manager::check_selection(&controllers)?;
         let lease = contends.then(|| lease(NAME));
         lead(own, lease, setting, |setting| async move {
+            let leadership = setting.leadership;
+            let clients: manager::Clients = Arc::new(move |user: &str| clients(user).while_leading(&leadership));
             let runtime = Runtime::new(&setting.registry, setting.health, setting.shutdown);
             manager::run(manager::Options { clients, controllers, features: setting.features, settings, runtime })
                 .await;

@@ -41,7 +41,7 @@ pub(crate) fn start(
     Role::start(NAME, features, move |setting| async move {
         lead(client.clone(), lease, setting, |setting| async move {
             let options = scheduler::Options {
-                client,
+                client: client.while_leading(&setting.leadership),
                 features: setting.features,
                 registry: setting.registry,
                 health: setting.health,

@@ -48,10 +48,14 @@ pub(crate) struct Page {
     pub(crate) configuration: Option<String>,
 }
 
+/// Takes a port.
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
 /// Serves until the process ends.
 pub(crate) async fn serve(place: Place, page: Page) -> Result<()> {
-    let address = place.address;
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let listener = listen(place.address).await?;
     let (access, page) = (place.access.map(Arc::new), Arc::new(page));
     tokio::spawn(async move {
         loop {

@@ -114,3 +114,22 @@ async fn a_binding_names_the_pod_it_means() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_no_longer_leads_reads_and_does_not_write() {
+    let script = Script::default();
+    let lease = Duration::from_secs(15);
+    let client = script.client().while_leading(&Leadership::until(Instant::now() + lease));
+    let write = || client.send(Method::PUT, "/api/v1/pods", "application/json", "{}".to_owned());
+    assert!(write().await.is_ok());
+    tokio::time::advance(lease).await;
+    assert!(matches!(write().await, Err(Error::NotLeading)));
+    assert!(client.send(Method::GET, "/api/v1/pods", "", String::new()).await.is_ok());
+    let asked: Vec<Method> = script.asked.lock().unwrap().iter().map(|(method, ..)| method.clone()).collect();
+    assert_eq!(asked, [Method::PUT, Method::GET]);
+    // A write that was told to come back later is too late, too.
+    let script = Script::new(vec![refusal(429, Some("20"))]);
+    let client = script.client().while_leading(&Leadership::until(Instant::now() + lease));
+    let answer = client.send(Method::PUT, "/api/v1/pods", "application/json", "{}".to_owned()).await;
+    assert!(matches!(answer, Err(Error::NotLeading)), "{answer:?}");
+}

@@ -56,6 +56,14 @@ impl Medium {
         Some(statistics.f_bavail.saturating_mul(statistics.f_frsize))
     }
 
+    /// Why it cannot be opened.
+    fn cannot_open(&self, error: redb::DatabaseError) -> Error {
+        match (error, self) {
+            (redb::DatabaseError::DatabaseAlreadyOpen, Self::Path(path)) => Error::Locked { path: path.clone() },
+            (other, _) => redb_error(other),
+        }
+    }
+
     /// How long the file is, where it is one.
     pub(super) fn file_bytes(&self) -> Option<u64> {
         let Self::Path(path) = self else { return None };
@@ -111,10 +119,7 @@ impl LogFile {
                             made => made?,
                         }
                     }
-                    let database = builder.open(path).map_err(|error| match error {
-                        redb::DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
-                        other => redb_error(other),
-                    })?;
+                    let database = builder.open(path).map_err(|error| medium.cannot_open(error))?;
                     // What a process left that ended while it made the file smaller; it would hold the lock otherwise.
                     let _ = std::fs::remove_file(beside(path, copy::SUFFIX));
                     database
@@ -139,18 +144,15 @@ impl LogFile {
             let backend: Box<dyn StorageBackend> = match medium {
                 Medium::Path(path) => {
                     let file = OpenOptions::new().read(true).write(true).open(path).map_err(io_error)?;
-                    let backend = redb::backends::FileBackend::new(file);
-                    Box::new(backend.map_err(|error| match error {
-                        redb::DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
-                        other => redb_error(other),
-                    })?)
+                    Box::new(redb::backends::FileBackend::new(file).map_err(|error| medium.cannot_open(error))?)
                 }
                 Medium::Backend(factory) => factory().map_err(io_error)?,
             };
             let mut builder = Database::builder();
             builder.set_cache_size(cache_bytes);
             let overlay = Overlay::new(backend).map_err(io_error)?;
-            let file = Self { database: builder.create_with_backend(overlay).map_err(redb_error)? };
+            let database = builder.create_with_backend(overlay).map_err(|error| medium.cannot_open(error))?;
+            let file = Self { database };
             let position = file.position()?.ok_or_else(Error::full)?;
             Ok((file, position))
         })
@@ -273,8 +275,10 @@ fn position(transaction: &ReadTransaction) -> Result<Option<Position>, Error> {
         Ok(number.ok_or_else(|| damaged(format!("`{name}` is missing")))?.value())
     };
     let format = number(FORMAT)?;
-    if format != FORMAT_VERSION {
-        return Err(damaged(format!("format {format} is not one that this version can read")));
+    match format {
+        FORMAT_VERSION => {}
+        0 => return Err(damaged("there is no format 0".to_owned())),
+        _ => return Err(Error::Newer { format, newest: FORMAT_VERSION }),
     }
     Ok(Some(Position { revision: number(REVISION)?, compacted: number(COMPACTED)? }))
 }

@@ -26,13 +26,14 @@ impl Embedded {
         LogFile::check(path.as_ref(), Options::default().cache_bytes, judge)
     }
 
-    /// What a file holds, for a backup.
+    /// What a file holds, for a backup. The file stays as it is.
     ///
     /// # Errors
     /// As [`Embedded::open`].
     pub fn snapshot_of(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
         must_exist(path.as_ref())?;
-        let (file, _) = LogFile::open(&Medium::Path(path.as_ref().to_owned()), Options::default().cache_bytes)?;
+        let medium = Medium::Path(path.as_ref().to_owned());
+        let (file, _) = LogFile::open_for_reading(&medium, Options::default().cache_bytes)?;
         let file = Arc::new(file);
         let snapshot = file.snapshot()?;
         // The file is open as long as it is read.

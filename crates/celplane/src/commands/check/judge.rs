@@ -17,7 +17,7 @@ use registry::strategy::Context;
 
 use super::definitions::{Definitions, Found, column_warnings};
 use crate::gated_uses::{self, Field, Use};
-use crate::manifests::{Manifest, Manifests, Source};
+use crate::manifests::{self, Manifest, Manifests, Source};
 
 /// Decides about manifests.
 pub(super) struct Judge {
@@ -307,6 +307,8 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
         }
         Err(other) => plain(other.to_string()),
     }
+    let hint = report.findings.iter().find_map(|finding| manifests::hint(&finding.message));
+    report.warnings.extend(hint.map(ToOwned::to_owned));
 }
 
 /// The path as Kubernetes prints it: columns of a definition with one version stand without the version.

@@ -79,14 +79,16 @@ pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyh
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = Client::from_kubeconfig(kubeconfig, None, "celplane").await;
-            let client = client.map_err(|error| anyhow!("cannot use `{}`: {error}", kubeconfig.display()))?;
+            let client = client
+                .map_err(anyhow::Error::from_boxed)
+                .with_context(|| format!("cannot use `{}`", kubeconfig.display()))?;
             let downloaded = client.download(PATH, |piece| file.write_all(piece)).await;
             downloaded.context("the server did not hand out a backup")
         })
     };
     match kubeconfig {
         Some(kubeconfig) => from_server(kubeconfig, &mut file)?,
-        None => match Embedded::snapshot_of(place.file()) {
+        None => match Embedded::snapshot_of(place.file()?) {
             Err(store::Error::Locked { .. }) => from_server(&place.data_dir.join("admin.kubeconfig"), &mut file)?,
             snapshot => from_file(snapshot.map_err(|error| explain(error, "read the store"))?, &mut file)?,
         },

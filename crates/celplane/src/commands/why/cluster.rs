@@ -17,6 +17,9 @@ use crate::live;
 use crate::manifests::{self, Manifest, readable};
 use crate::scheduling_objects::object_of;
 
+/// The label that has a node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
@@ -173,6 +176,9 @@ impl Cluster {
         {
             metadata.insert("namespace", "default");
         }
+        if manifest.kind() == "Node" {
+            add_hostname(&mut value);
+        }
         self.objects.extend(object_of(manifest.kind(), &value).with_context(context)?);
         match manifest.kind() {
             "Pod" => {
@@ -185,7 +191,7 @@ impl Cluster {
                 let class: i64 = manifest.value.get("value").and_then(Value::as_i64).unwrap_or(0);
                 self.priorities.insert(name, i32::try_from(class).unwrap_or(i32::MAX));
             }
-            "Node" => self.nodes.push(view(&manifest.value).with_context(context)?),
+            "Node" => self.nodes.push(view(&value).with_context(context)?),
             "PersistentVolume" => self.volumes.push(view(&manifest.value).with_context(context)?),
             "PersistentVolumeClaim" => self.claims.push(view(&manifest.value).with_context(context)?),
             "StorageClass" => self.classes.push(view(&manifest.value).with_context(context)?),
@@ -217,6 +223,17 @@ fn prepare(pod: &mut Pod, priorities: &HashMap<String, i32>) {
     let class = pod.spec.priority_class_name.as_str();
     if pod.spec.priority.is_none() {
         pod.spec.priority = priorities.get(class).copied();
+    }
+}
+
+/// Every node that runs has this label; one that was only written down may lack it.
+fn add_hostname(node: &mut Value) {
+    let Some(name) = node.str_at(&["metadata", "name"]).map(ToOwned::to_owned) else { return };
+    if let Some(metadata) = node.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(labels) = metadata.get_or_insert("labels", Value::object).as_object_mut()
+        && labels.get(HOSTNAME).is_none()
+    {
+        labels.insert(HOSTNAME, name.as_str());
     }
 }
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redb::StorageBackend;
+use redb::{BackendError, StorageBackend};
 
 const BLOCK: usize = 4096;
 
@@ -117,6 +118,32 @@ impl StorageBackend for Overlay {
 
     fn close(&self) -> io::Result<()> {
         self.base.close()
+    }
+
+    // Who reads keeps others from writing, as who writes does.
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.base.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.base.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.base.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.base.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.base.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.base.query_lock_range(start, end)
     }
 }
 
