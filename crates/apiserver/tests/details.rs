@@ -36,7 +36,8 @@ async fn a_dry_run_that_is_not_understood_deletes_nothing() {
 async fn metadata_that_comes_with_a_status_is_kept() {
     let cluster = Cluster::start().await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 2});
+    let of = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let target = json!({"scaleTargetRef": of, "maxReplicas": 2});
     let backend = json!({"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}});
     for (path, spec) in [
         ("/api/v1/namespaces/ns/services", json!({"ports": [{"port": 80}]})),

@@ -212,7 +212,7 @@ fn validate_selected(selection: &Selection, template: &Value, at: &Path<'_>, err
 }
 
 /// Pods of these workloads run until they are deleted.
-fn validate_long_running(template: &Value, kind: &str, at: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_long_running(template: &Value, kind: &str, at: &Path<'_>, errors: &mut Errors) {
     let (spec, here) = (template.field("spec"), at.child("spec"));
     let policy = spec.text("restartPolicy");
     if policy != "Always" {
@@ -399,7 +399,7 @@ fn validate_collisions(object: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_replica_status(object: &Value, old: &Value, not_ready: &str, errors: &mut Errors) {
+pub(crate) fn validate_replica_status(object: &Value, old: &Value, not_ready: &str, errors: &mut Errors) {
     meta::validate_update(object, old, errors);
     let (status, at) = (object.field("status"), Path::new("status"));
     let names = [

@@ -254,6 +254,9 @@ fn autoscaler_to_stored(object: &mut Value) {
             resource.insert(side, target);
             metrics.insert(0, api::json!({"type": "Resource", "resource": resource}));
         }
+        if metrics.is_empty() && part == "spec" {
+            metrics.push(crate::defaults::autoscaling::cpu_metric());
+        }
         if !metrics.is_empty() || part == "status" {
             fields.insert(list, metrics);
         }

@@ -9,6 +9,8 @@ pub(crate) mod node_selector;
 pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
+pub(crate) mod quota;
+pub(crate) mod replication_controller;
 pub(crate) mod resource_names;
 pub(crate) mod service;
 pub(crate) mod service_given;

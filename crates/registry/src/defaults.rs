@@ -3,7 +3,9 @@
 //! Go registers one function per type and calls them from the outside in; so does this walk over the table of types.
 //! What depends on more than one object, or on admission, is left to preparation and to the server.
 
+mod admission;
 mod apps;
+pub(crate) mod autoscaling;
 mod core;
 mod image;
 
@@ -22,6 +24,7 @@ pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
     match package {
         "core/v1" => core::apply(of.name, object),
         "apps/v1" | "batch/v1" => apps::apply(of.name, object),
+        "admissionregistration/v1" => admission::apply(of.name, object),
         _ => others(package, of.name, object, now),
     }
     for field in of.fields {
@@ -85,15 +88,8 @@ fn round_up_to_milli(value: &mut Value) {
 
 fn others(package: &str, name: &str, object: &mut Value, now: &str) {
     match (package, name) {
-        ("autoscaling/v2", "HorizontalPodAutoscaler") => {
-            let spec = object.make("spec");
-            spec.set_missing("minReplicas", 1_i64);
-            if spec.list("metrics").is_empty() {
-                let target = api::json!({"type": "Utilization", "averageUtilization": 80_i64});
-                let metric = api::json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-                spec.set("metrics", vec![metric]);
-            }
-        }
+        ("autoscaling/v1", "HorizontalPodAutoscaler") => autoscaling::apply("v1", object),
+        ("autoscaling/v2", "HorizontalPodAutoscaler") => autoscaling::apply("v2", object),
         ("storage/v1", "StorageClass") => {
             object.set_missing("reclaimPolicy", "Delete");
             object.set_missing("volumeBindingMode", "Immediate");
@@ -144,6 +140,9 @@ fn others(package: &str, name: &str, object: &mut Value, now: &str) {
         ("resource/v1beta1", "DeviceRequest") if object.list("firstAvailable").is_empty() => exact_count(object),
         ("resource/v1" | "resource/v1beta1" | "resource/v1beta2" | "resource/v1alpha3", "DeviceTaint") => {
             object.set_missing("timeAdded", now);
+        }
+        ("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "ServiceReference") => {
+            object.set_missing("port", 443_i64)
         }
         ("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name) => custom_resource_definition(name, object),
         _ => {}

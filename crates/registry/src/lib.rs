@@ -14,6 +14,7 @@
 pub mod admit;
 mod apiextensions;
 mod apps;
+mod autoscaling;
 mod batch;
 pub mod certificates;
 mod conditions;
@@ -38,6 +39,7 @@ mod selectors;
 mod storage;
 mod storage_migration;
 pub mod strategy;
+mod webhooks;
 mod workload;
 
 pub use self::core::service_given::init_families as init_service_families;

@@ -238,6 +238,26 @@ pub(crate) fn invalid(complaints: Vec<String>, value: &str, at: Path<'_>, errors
     }
 }
 
+/// A path behind a domain and a slash.
+pub(crate) fn validate_domain_prefixed_path(text: &str, at: Path<'_>, errors: &mut Errors) {
+    if text.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    match text.split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            invalid(names::dns1123_subdomain(domain), domain, at, errors);
+            let is_path =
+                path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte));
+            if !is_path {
+                let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                errors.invalid(at, path, detail);
+            }
+        }
+        _ => errors.invalid(at, text, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
 /// A number that must not be negative.
 pub(crate) fn non_negative(value: i64, at: Path<'_>, errors: &mut Errors) {
     if value < 0 {

@@ -1,6 +1,9 @@
-//! Kinds of `networking.k8s.io` whose names mean something: addresses that are given out.
+//! Kinds of `networking.k8s.io`: addresses that are given out, whose names mean something; ingresses; policies.
 //!
 //! Follows `pkg/apis/networking/validation`.
+
+pub(crate) mod ingress;
+pub(crate) mod policy;
 
 use std::net::IpAddr;
 

@@ -12,5 +12,6 @@
 )]
 
 mod custom_resources;
+mod kinds;
 mod proposals;
 mod validation;

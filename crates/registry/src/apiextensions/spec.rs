@@ -12,6 +12,7 @@ use super::structural;
 use crate::document::Read;
 use crate::render;
 use crate::strategy::Context;
+use crate::webhooks;
 
 const PACKAGE: &str = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
 
@@ -268,7 +269,7 @@ fn validate_conversion(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors:
     }
     match config {
         None => errors.required(here, "required when strategy is set to Webhook"),
-        Some(config) => validate_client(config, &here, errors),
+        Some(config) => webhooks::validate_client(config, &here, errors),
     }
     if versions.is_empty() {
         errors.required(list, "");
@@ -290,39 +291,5 @@ fn validate_conversion(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors:
     if demands_known && !versions.iter().any(|it| is_known(it)) {
         let shown = webhook.map_or(Value::Null, |it| it.field("conversionReviewVersions").clone());
         errors.invalid(list, shown, "must include at least one of v1, v1beta1");
-    }
-}
-
-fn validate_client(config: &Value, at: &Path<'_>, errors: &mut Errors) {
-    match (config.optional_text("url"), config.optional("service")) {
-        (Some(url), None) => {
-            let here = at.child("url");
-            let is_https = url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-            if !is_https {
-                let detail = if url.contains("://") && !url.starts_with("https://") {
-                    let scheme = url.split("://").next().unwrap_or_default();
-                    let scheme = api::go_text::quote(scheme);
-                    format!("'https' is the only allowed URL scheme; desired format: https://host[/path], got {scheme}")
-                } else {
-                    "host must be specified; desired format: https://host[/path]".to_owned()
-                };
-                errors.invalid(here, url, detail);
-            }
-        }
-        (None, Some(service)) => {
-            let at = at.child("service");
-            for (name, detail) in [("name", "service name is required"), ("namespace", "service namespace is required")]
-            {
-                if service.text(name).is_empty() {
-                    errors.required(at.child(name), detail);
-                }
-            }
-            let port = service.int("port");
-            if !(1..=65535).contains(&port) {
-                let detail = "port is not valid: must be between 1 and 65535, inclusive";
-                errors.invalid(at.child("port"), port, detail);
-            }
-        }
-        _ => errors.required(*at, "exactly one of url or service is required"),
     }
 }

@@ -5,7 +5,7 @@ use api::json::Value;
 use api::names;
 
 use crate::document::Read;
-use crate::meta::{invalid, non_negative};
+use crate::meta::{self, invalid, non_negative};
 
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: &[&str] = &["False", "True", "Unknown"];
@@ -19,22 +19,7 @@ fn listed(values: &[&str]) -> String {
 
 /// The name of what runs a job: a path behind a domain.
 pub(super) fn validate_manager(manager: &str, at: Path<'_>, errors: &mut Errors) {
-    if manager.is_empty() {
-        errors.required(at, "");
-    } else {
-        match manager.split_once('/') {
-            Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-                invalid(names::dns1123_subdomain(domain), domain, at, errors);
-                let is_path =
-                    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte));
-                if !is_path {
-                    let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                    errors.invalid(at, path, detail);
-                }
-            }
-            _ => errors.invalid(at, manager, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-        }
-    }
+    meta::validate_domain_prefixed_path(manager, at, errors);
     if manager.len() > 63 {
         errors.too_long(at, 63);
     }

@@ -79,6 +79,11 @@ pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     (length <= max).then_some((address, length))
 }
 
+/// Whether an address is in a range.
+pub(crate) fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
+    network.is_ipv4() == address.is_ipv4() && masked(network, length) == masked(address, length)
+}
+
 fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(it) => {
