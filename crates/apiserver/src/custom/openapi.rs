@@ -73,12 +73,16 @@ fn list_schema(serving: &Serving, item: &str, place: &str) -> Value {
     })
 }
 
+/// What says which kind an object has, described as in every built-in kind.
 fn type_properties() -> Object {
-    let texts = [
-        ("apiVersion", "APIVersion defines the versioned schema of this representation of an object."),
-        ("kind", "Kind is a string value representing the REST resource this object represents."),
-    ];
-    texts.into_iter().map(|(name, text)| (name, api::json!({"type": "string", "description": text}))).collect()
+    let described = api::types::by_kind("", "v1", "ConfigMap").and_then(api::types::describe);
+    let described = described.map(|it| it.fields).unwrap_or_default();
+    let text_of = |name: &str| described.iter().find(|it| it.name == name).map(|it| it.text.as_str().to_owned());
+    let property = |name: &'static str| {
+        let text = text_of(name).unwrap_or_default();
+        (name, api::json!({"type": "string", "description": text}))
+    };
+    ["apiVersion", "kind"].into_iter().map(property).collect()
 }
 
 fn kinds(serving: &Serving) -> Value {
@@ -90,6 +94,9 @@ fn is_true(schema: &Object, field: &str) -> bool {
     matches!(schema.get(field), Some(Value::Bool(true)))
 }
 
+/// What `metadata` is described as.
+const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
 fn kind_schema(serving: &Serving) -> Value {
@@ -98,9 +105,14 @@ fn kind_schema(serving: &Serving) -> Value {
         _ => [("type", Value::from("object"))].into_iter().collect(),
     };
     if schema.contains_key("properties") || !is_true(&schema, PRESERVE) {
-        add_properties(&mut schema, reference_to_metadata());
+        let mut metadata = reference_to_metadata();
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("description", METADATA);
+        }
+        add_properties(&mut schema, metadata);
     }
     schema.insert("x-kubernetes-group-version-kind", kinds(serving));
+    add_selectable_fields(&mut schema, serving);
     Value::Object(schema)
 }
 
@@ -124,14 +136,23 @@ fn older_kind_schema(serving: &Serving) -> Value {
         Some(Value::Object(schema)) if !is_true(schema, PRESERVE) => {
             let mut schema = without_alternatives(schema.clone());
             let metadata = format!("{OLD}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
-            let description = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-            add_properties(&mut schema, api::json!({"description": description, "$ref": metadata}));
+            add_properties(&mut schema, api::json!({"description": METADATA, "$ref": metadata}));
             schema
         }
         _ => [("type", Value::from("object"))].into_iter().collect(),
     };
     schema.insert("x-kubernetes-group-version-kind", kinds(serving));
+    add_selectable_fields(&mut schema, serving);
     Value::Object(schema)
+}
+
+/// Says by which fields objects can be selected, where there are any.
+fn add_selectable_fields(schema: &mut Object, serving: &Serving) {
+    let fields = serving.row().custom.map(|custom| custom.fields).unwrap_or_default();
+    let fields: Vec<Value> = fields.iter().map(|field| api::json!({"fieldPath": (field.as_str())})).collect();
+    if !fields.is_empty() {
+        schema.insert("x-kubernetes-selectable-fields", fields);
+    }
 }
 
 /// A schema as the older version can write it: nothing may be null, and there are no alternatives.

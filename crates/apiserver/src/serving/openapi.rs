@@ -290,16 +290,13 @@ fn group_tag(group: &str) -> String {
 
 /// The forms in which a body is taken.
 fn consumes(operation: &Operation) -> Vec<&'static str> {
+    let is_built_in = operation.is_built_in;
     if operation.action != "patch" {
-        return vec!["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
-            .into_iter()
-            .take(if operation.is_built_in { 3 } else { 2 })
-            .collect();
+        return if is_built_in { vec!["*/*"] } else { vec!["application/json", "application/yaml"] };
     }
-    let mut types = vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
-    if operation.is_built_in {
-        types.push("application/strategic-merge-patch+json");
-    }
+    let mut types = vec!["application/json-patch+json", "application/merge-patch+json"];
+    types.extend(is_built_in.then_some("application/strategic-merge-patch+json"));
+    types.push("application/apply-patch+yaml");
     types
 }
 
@@ -312,12 +309,12 @@ fn produces(operation: &Operation) -> Vec<&'static str> {
         _ if !operation.is_built_in => vec!["application/json", "application/yaml"],
         "list" | "watch" | "watchlist" => vec![
             "application/json",
-            "application/json;stream=watch",
-            "application/vnd.kubernetes.protobuf",
-            "application/vnd.kubernetes.protobuf;stream=watch",
             "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf;stream=watch",
         ],
-        _ => vec!["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"],
+        _ => vec!["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"],
     }
 }
 

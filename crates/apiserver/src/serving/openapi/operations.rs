@@ -2,6 +2,8 @@
 //!
 //! Names of operations and parameters follow Kubernetes' `endpoints/installer.go` and `endpoints/openapi`.
 
+use std::collections::BTreeMap;
+
 use api::json::Value;
 
 use super::schema_of_meta;
@@ -29,7 +31,7 @@ pub(crate) struct Operation {
 }
 
 /// Something in the query.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) kind: &'static str,
@@ -214,7 +216,9 @@ impl Described<'_> {
             "deletecollection" => DELETE.into_iter().chain(LIST.into_iter().take(9)).collect(),
             _ => Vec::new(),
         };
-        let parameters = parameters.into_iter().chain((action != "connect").then_some(PRETTY)).collect();
+        let mut parameters: Vec<Parameter> =
+            parameters.into_iter().chain((action != "connect").then_some(PRETTY)).collect();
+        parameters.sort_by_key(|it| it.name);
         let spans_namespaces = suffix.ends_with("ForAllNamespaces");
         let namespaced = if resource.namespaced && !spans_namespaces { "Namespaced" } else { "" };
         let collection = if action == "deletecollection" { "Collection" } else { "" };
@@ -248,6 +252,24 @@ impl Described<'_> {
             is_built_in: resource.custom.is_none(),
         }
     }
+}
+
+/// The operations of each path, in order of paths.
+pub(crate) fn by_path(operations: &[Operation]) -> BTreeMap<&str, Vec<&Operation>> {
+    let mut paths: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+    for operation in operations {
+        paths.entry(&operation.path).or_default().push(operation);
+    }
+    paths
+}
+
+/// What can stand in the query of every operation of a path, by name.
+pub(crate) fn common_parameters(operations: &[&Operation]) -> Vec<Parameter> {
+    let Some((first, others)) = operations.split_first() else { return Vec::new() };
+    let is_common = |it: &&Parameter| others.iter().all(|other| other.parameters.contains(it));
+    let mut common: Vec<Parameter> = first.parameters.iter().filter(is_common).copied().collect();
+    common.sort_by_key(|it| it.name);
+    common
 }
 
 /// A path that is only read and is not a resource.

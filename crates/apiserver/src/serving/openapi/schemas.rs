@@ -70,7 +70,13 @@ impl Schemas {
                         self.add(of, group_version);
                     }
                 }
-                None => {}
+                // The scale of custom resources; kinds of their own have it already.
+                None => {
+                    let scale = types::by_kind("autoscaling", "v1", "Scale");
+                    if let Some(of) = scale.filter(|of| of.schema_name() == *name) {
+                        self.add(of, Some(("autoscaling", "v1")));
+                    }
+                }
             }
         }
     }
@@ -127,7 +133,7 @@ impl Schemas {
             let reference = Value::Object(std::mem::take(&mut schema));
             schema.insert("allOf", vec![reference]);
         }
-        if let Some(default) = field.default.and_then(|text| api::json::parse(text.as_bytes()).ok()) {
+        if let Some(default) = default_of(field) {
             schema.insert("default", default);
         }
         if let Some(list) = field.list {
@@ -156,16 +162,24 @@ impl Schemas {
 
     /// A reference to the type of a field that takes any JSON, where that type has a name.
     fn any(&mut self, field: &Field) -> Option<Value> {
-        let name = match (&field.kind, field.go_type.trim_start_matches('*')) {
-            (Kind::Any, "v1.FieldsV1") => "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
-            (Kind::Any, "runtime.RawExtension") => "io.k8s.apimachinery.pkg.runtime.RawExtension",
-            _ => return None,
-        };
+        match (&field.kind, field.go_type.trim_start_matches('*')) {
+            (Kind::Any, "v1.FieldsV1") => {
+                Some(self.named(&super::schema_of_meta("FieldsV1"), || api::json!({"type": "object"})))
+            }
+            (Kind::Any, "runtime.RawExtension") => {
+                Some(self.named("io.k8s.apimachinery.pkg.runtime.RawExtension", || api::json!({"type": "object"})))
+            }
+            _ => None,
+        }
+    }
+
+    /// A reference to a schema that is not made from a type.
+    fn named(&mut self, name: &str, schema: fn() -> Value) -> Value {
         if self.started.insert(name.to_owned()) {
-            self.done.insert(name.to_owned(), api::json!({"type": "object"}));
+            self.done.insert(name.to_owned(), schema());
         }
         let reference = format!("#/components/schemas/{name}");
-        Some(api::json!({"$ref": reference}))
+        api::json!({"$ref": reference})
     }
 
     fn kind(&mut self, kind: &'static Kind) -> Value {
@@ -174,17 +188,23 @@ impl Schemas {
             Kind::Int32 => api::json!({"type": "integer", "format": "int32"}),
             Kind::Int64 => api::json!({"type": "integer", "format": "int64"}),
             Kind::Float64 => api::json!({"type": "number", "format": "double"}),
-            Kind::String | Kind::Duration => api::json!({"type": "string"}),
+            Kind::String => api::json!({"type": "string"}),
+            Kind::Duration => self.named(&super::schema_of_meta("Duration"), || api::json!({"type": "string"})),
             Kind::Bytes => api::json!({"type": "string", "format": "byte"}),
-            Kind::Quantity => api::json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-            Kind::IntOrString => {
-                api::json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
-            }
-            Kind::Time | Kind::MicroTime => api::json!({"type": "string", "format": "date-time"}),
+            Kind::Quantity => self.named(
+                "io.k8s.apimachinery.pkg.api.resource.Quantity",
+                || api::json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            ),
+            Kind::IntOrString => self.named(
+                "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+                || api::json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+            ),
+            Kind::Time => self.named(&super::schema_of_meta("Time"), time),
+            Kind::MicroTime => self.named(&super::schema_of_meta("MicroTime"), time),
             Kind::Any => api::json!({"type": "object"}),
             Kind::SchemaOrList | Kind::SchemaOrBool => Value::object(),
             Kind::Struct(of) => {
-                self.add(of, None);
+                self.add(of, kind_of(of));
                 let reference = format!("#/components/schemas/{}", of.schema_name());
                 api::json!({"$ref": reference})
             }
@@ -197,6 +217,34 @@ impl Schemas {
                 api::json!({"type": "object", "additionalProperties": values})
             }
         }
+    }
+}
+
+/// Group and version of a type whose objects can also stand alone.
+fn kind_of(of: &'static Type) -> Option<(&'static str, &'static str)> {
+    let rows = crate::resources::all().iter().filter(|row| row.kind == of.name);
+    rows.flat_map(|row| row.versions.iter().map(move |version| (row, *version)))
+        .find(|(row, version)| row.object_type(version).is_some_and(|it| std::ptr::eq(it, of)))
+        .map(|(row, version)| (row.group, version))
+}
+
+fn time() -> Value {
+    api::json!({"type": "string", "format": "date-time"})
+}
+
+/// What a field is where nothing is given: what its type declares, or else its zero if it is always there.
+fn default_of(field: &Field) -> Option<Value> {
+    if let Some(text) = field.default {
+        return api::json::parse(text.as_bytes()).ok();
+    }
+    match field.kind {
+        _ if field.pointer => None,
+        Kind::Struct(_) => Some(Value::object()),
+        _ if field.omit_empty || field.omit_zero => None,
+        Kind::Bool => Some(false.into()),
+        Kind::Int32 | Kind::Int64 => Some(0_i64.into()),
+        Kind::String => Some("".into()),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ mod protobuf;
 
 use api::json::{Object, Value};
 
-use super::operations::{Described, Operation};
+use super::operations::{Described, Operation, Parameter, by_path, common_parameters};
 use super::{TITLE, VERSION, described, is_known, schemas};
 use crate::clock;
 use crate::custom::Snapshot;
@@ -102,6 +102,8 @@ fn older(schema: Value) -> Value {
             "oneOf" => {
                 out.insert("type", "string");
             }
+            // The older version tells no defaults.
+            "default" => {}
             "items" | "additionalProperties" => {
                 out.insert(name, older(value));
             }
@@ -135,45 +137,51 @@ fn paths(operations: &[Operation]) -> (Object, Object) {
         let reference = format!("#/parameters/{name}");
         api::json!({"$ref": reference})
     };
-    for operation in operations {
-        let mut parameters = Vec::new();
-        if let Some(schema) = &operation.body {
-            let mut body = Object::new();
-            body.insert("name", "body");
-            body.insert("in", "body");
-            if !operation.action.starts_with("delete") {
-                body.insert("required", true);
-            }
-            body.insert("schema", reference(schema));
-            parameters.push(Value::Object(body));
+    for (path, operations) in by_path(operations) {
+        let common = common_parameters(&operations);
+        let mut item = Object::new();
+        for operation in operations {
+            let body = operation.body.as_ref().map(|schema| body(operation, schema));
+            let own = operation.parameters.iter().filter(|it| !common.contains(it));
+            let own = own.map(|it| share(it.name, in_query(it)));
+            let parameters = body.into_iter().chain(own).collect();
+            item.insert(operation.method, write(operation, parameters));
         }
-        for it in &operation.parameters {
-            let parameter = api::json!({
-                "uniqueItems": true, "type": (it.kind), "description": (it.description), "name": (it.name), "in": "query"
-            });
-            parameters.push(share(it.name, parameter));
-        }
-        let path = operation.path.as_str();
-        let in_path: Vec<Value> = super::path_parameters(path)
+        let mut parameters: Vec<(&str, Value)> = super::path_parameters(path)
             .map(|(name, description)| {
                 let parameter = api::json!({
                     "uniqueItems": true, "type": "string", "description": description, "name": name, "in": "path",
                     "required": true
                 });
-                share(&format!("{name}-in-path"), parameter)
+                (name, share(&format!("{name}-in-path"), parameter))
             })
             .collect();
-        let item = paths.get_or_insert(path, Value::object);
-        if let Some(item) = item.as_object_mut() {
-            item.insert(operation.method, write(operation, parameters));
-            if !in_path.is_empty() {
-                item.insert("parameters", in_path);
-            }
+        parameters.extend(common.iter().map(|it| (it.name, share(it.name, in_query(it)))));
+        parameters.sort_by_key(|(name, _)| *name);
+        if !parameters.is_empty() {
+            item.insert("parameters", parameters.into_iter().map(|(_, parameter)| parameter).collect::<Vec<_>>());
         }
+        paths.insert(path, item);
     }
-    paths.sort();
     shared.sort();
     (paths, shared)
+}
+
+fn body(operation: &Operation, schema: &str) -> Value {
+    let mut body = Object::new();
+    body.insert("name", "body");
+    body.insert("in", "body");
+    if !operation.action.starts_with("delete") {
+        body.insert("required", true);
+    }
+    body.insert("schema", reference(schema));
+    Value::Object(body)
+}
+
+fn in_query(it: &Parameter) -> Value {
+    api::json!({
+        "uniqueItems": true, "type": (it.kind), "description": (it.description), "name": (it.name), "in": "query"
+    })
 }
 
 fn write(operation: &Operation, parameters: Vec<Value>) -> Value {

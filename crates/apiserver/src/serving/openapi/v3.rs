@@ -4,49 +4,53 @@ pub(super) mod protobuf;
 
 use api::json::{Object, Value};
 
-use super::operations::Operation;
+use super::operations::{Operation, Parameter, by_path, common_parameters};
 
 /// The paths of a document.
 pub(super) fn paths(operations: &[Operation]) -> Object {
     let mut paths = Object::new();
-    for operation in operations {
-        let item = paths.get_or_insert(&operation.path, || path_item(&operation.path));
-        if let Some(item) = item.as_object_mut() {
-            item.insert(operation.method, write(operation));
+    for (path, operations) in by_path(operations) {
+        let common = common_parameters(&operations);
+        let mut item = path_item(path, &common);
+        for operation in operations {
+            item.insert(operation.method, write(operation, &common));
         }
+        paths.insert(path, item);
     }
-    paths.sort();
     paths
 }
 
-/// What all methods of a path share: the parts of the path that stand for something.
-fn path_item(path: &str) -> Value {
+/// What all methods of a path share: the parts of the path that stand for something, and what all take in the query.
+fn path_item(path: &str, common: &[Parameter]) -> Object {
     let mut item = Object::new();
-    let parameters: Vec<Value> = super::path_parameters(path)
-        .map(|(name, description)| {
-            api::json!({
-                "name": name, "in": "path", "description": description, "required": true,
-                "schema": {"type": "string", "uniqueItems": true}
-            })
-        })
-        .collect();
+    let in_path = super::path_parameters(path).map(|(name, description)| {
+        let parameter = api::json!({
+            "name": name, "in": "path", "description": description, "required": true,
+            "schema": {"type": "string", "uniqueItems": true}
+        });
+        (name, parameter)
+    });
+    let mut parameters: Vec<(&str, Value)> = in_path.chain(common.iter().map(|it| (it.name, in_query(it)))).collect();
+    parameters.sort_by_key(|(name, _)| *name);
     if !parameters.is_empty() {
-        item.insert("parameters", parameters);
+        item.insert("parameters", parameters.into_iter().map(|(_, parameter)| parameter).collect::<Vec<_>>());
     }
-    Value::Object(item)
+    item
 }
 
-fn write(operation: &Operation) -> Value {
+fn in_query(parameter: &Parameter) -> Value {
+    api::json!({
+        "name": (parameter.name), "in": "query", "description": (parameter.description),
+        "schema": {"type": (parameter.kind), "uniqueItems": true}
+    })
+}
+
+fn write(operation: &Operation, common: &[Parameter]) -> Value {
     let mut fields = Object::new();
     fields.insert("tags", super::tags(&operation.path));
     fields.insert("description", operation.description.as_str());
     fields.insert("operationId", operation.id.as_str());
-    let parameters = operation.parameters.iter().map(|it| {
-        api::json!({
-            "name": (it.name), "in": "query", "description": (it.description),
-            "schema": {"type": (it.kind), "uniqueItems": true}
-        })
-    });
+    let parameters = operation.parameters.iter().filter(|it| !common.contains(it)).map(in_query);
     let parameters: Vec<Value> = parameters.collect();
     if !parameters.is_empty() {
         fields.insert("parameters", parameters);
