@@ -14,6 +14,7 @@
 mod decode;
 mod field_errors;
 mod json_path;
+mod names;
 mod protobuf;
 mod scalars;
 mod selectors;

@@ -10,7 +10,7 @@ fn cases(text: &str) -> impl Iterator<Item = Value> + '_ {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-fn scalar_cases(function: &str) -> Vec<Value> {
+pub(crate) fn scalar_cases(function: &str) -> Vec<Value> {
     let all: Vec<_> =
         cases(include_str!("data/scalars.jsonl")).filter(|case| case["input"]["fn"] == function).collect();
     assert!(!all.is_empty(), "{function}");

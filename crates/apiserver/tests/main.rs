@@ -31,6 +31,7 @@ mod protobuf;
 mod replay;
 mod replicas;
 mod rights;
+mod scalars;
 mod services;
 mod siege;
 mod soak;

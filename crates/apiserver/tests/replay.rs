@@ -1,10 +1,12 @@
 //! Replays requests that a real API server answered, and compares the answers after volatile values are masked.
 //!
-//! What does not agree yet is listed in `known_gaps.txt`, one scenario and step per line; a listed step that agrees fails
-//! the test as well, so that the list only shrinks. `CELPLANE_GAPS=write` writes the list anew.
+//! What does not agree yet is listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line; a listed step
+//! that agrees fails the test as well, so that the lists only shrink. `CELPLANE_GAPS=write` writes them anew.
 
+mod clients;
 mod mask;
 mod player;
+mod shape;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,6 +38,9 @@ const FILES: &[(&str, &str)] = &[
     ("dra", "claims and slices of devices"),
 ];
 
+/// How many servers play the requests of clients at a time.
+const SERVERS: usize = 8;
+
 #[test]
 fn recorded_answers_agree() {
     let mut report = Report::new("known_gaps.txt");
@@ -47,6 +52,15 @@ fn recorded_answers_agree() {
         let plays = scenarios.into_iter().map(|(name, steps)| player::play(name, steps));
         report.add(file, reason, run(plays.collect()));
     }
+    report.check();
+}
+
+#[test]
+fn requests_of_recorded_clients_are_answered_as_they_were() {
+    let mut report = Report::new("client_gaps.txt");
+    let cases: Vec<Value> = steps("clients").collect();
+    let plays = cases.chunks(cases.len().div_ceil(SERVERS).max(1)).map(|cases| clients::play(cases.to_vec()));
+    report.add("clients", "depends on what others wrote", run(plays.collect()));
     report.check();
 }
 

@@ -8,7 +8,7 @@ use apiserver::identity::Authenticator;
 use apiserver::{Body, Options, Server};
 use base64::Engine as _;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use store::Embedded;
@@ -26,16 +26,16 @@ type Watching = (u64, Value, tokio::task::JoinHandle<Streamed>);
 
 /// What came of a watch.
 #[derive(Default)]
-struct Streamed {
+pub(super) struct Streamed {
     status: u16,
-    content_type: String,
+    headers: HeaderMap,
     events: Vec<Value>,
     /// The server ended it.
     is_over: bool,
 }
 
 /// Recorded values and what they are in this run.
-type Known = HashMap<String, String>;
+pub(super) type Known = HashMap<String, String>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
@@ -119,7 +119,13 @@ fn substitute(text: &str, known: &Known) -> String {
 
 fn substitute_value(value: &mut Value, key: &str, known: &Known) {
     match value {
-        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| substitute_value(value, key, known)),
+        Value::Object(fields) => {
+            // A step of a JSON patch names the field in its path.
+            let is_version = fields.get("path").is_some_and(|path| path == "/metadata/resourceVersion");
+            for (key, value) in fields {
+                substitute_value(value, if is_version && key == "value" { "resourceVersion" } else { key }, known);
+            }
+        }
         Value::Array(items) => items.iter_mut().for_each(|value| substitute_value(value, key, known)),
         Value::String(text) if key == "resourceVersion" => {
             if let Some(real) = known.get(&format!("rv:{text}")).or_else(|| known.get(&format!("list:{text}"))) {
@@ -131,7 +137,7 @@ fn substitute_value(value: &mut Value, key: &str, known: &Known) {
     }
 }
 
-fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
+pub(super) fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
     let recorded = &step["request"];
     let mut path = substitute(recorded["path"].as_str().unwrap(), known);
     if let Some(at) = path.find("resourceVersion=") {
@@ -206,7 +212,7 @@ fn learn_events(recorded: &Value, real: &[Value], known: &mut Known) {
     }
 }
 
-async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
+pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
     let recorded = &step["response"];
     let status = response.status().as_u16();
     let headers = response.headers().clone();
@@ -239,26 +245,15 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
         let wanted: String = recorded["body"].to_string().chars().take(600).collect();
         return Some(format!("status {status} instead of {expected}: {shown}\n   wanted {wanted}"));
     }
-    for name in ["content-type", "retry-after", "warning", "content-encoding", "location"] {
-        if recorded.get("headers").is_none() {
-            break;
-        }
-        let wanted = match &recorded["headers"][name] {
-            Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
-            value => value.as_str().unwrap_or_default().to_owned(),
-        };
-        let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-        let found = found.join(", ");
-        let (wanted, found) = (mask_header(name, &wanted), mask_header(name, &found));
-        if wanted != found {
-            return Some(format!("header {name} is `{found}` instead of `{wanted}`"));
-        }
+    if let Some(difference) = compare_headers(recorded, &headers) {
+        return Some(difference);
     }
     if let Some(text) = recorded["body_text"].as_str() {
         return (shown.trim_end() != text.trim_end()).then(|| format!("body `{shown}` instead of `{text}`"));
     }
     if let Some(shape) = recorded["body_shape"].as_object() {
-        return compare_shape(shape, &real?);
+        let Some(real) = real else { return Some(format!("no JSON: {shown}")) };
+        return super::shape::compare(shape, &real);
     }
     let mut wanted = recorded.get("body")?.clone();
     let Some(mut real) = real else { return Some(format!("no JSON: {shown}")) };
@@ -267,33 +262,24 @@ async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> O
     difference(&wanted, &real, "")
 }
 
+/// The first header that is not as recorded, of those that clients look at.
+fn compare_headers(recorded: &Value, headers: &HeaderMap) -> Option<String> {
+    recorded.get("headers")?;
+    ["content-type", "retry-after", "warning", "content-encoding", "location"].into_iter().find_map(|name| {
+        let wanted = match &recorded["headers"][name] {
+            Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+            value => value.as_str().unwrap_or_default().to_owned(),
+        };
+        let found: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let (wanted, found) = (mask_header(name, &wanted), mask_header(name, &found.join(", ")));
+        (wanted != found).then(|| format!("header {name} is `{found}` instead of `{wanted}`"))
+    })
+}
+
 /// Documents have other hashes here.
 fn mask_header(name: &str, text: &str) -> String {
     let text = if name == "location" { text.split("hash=").next().unwrap_or_default() } else { text };
     mask_words(text)
-}
-
-/// Compares what the recording keeps of a document that was too long for it.
-fn compare_shape(shape: &serde_json::Map<String, Value>, real: &Value) -> Option<String> {
-    shape.iter().find_map(|(key, wanted)| {
-        let found = match (key.as_str(), wanted) {
-            ("paths", Value::Array(_)) => Value::from(real["paths"].as_object()?.keys().cloned().collect::<Vec<_>>()),
-            ("top_level_keys", _) => Value::from(real.as_object()?.keys().cloned().collect::<Vec<_>>()),
-            ("items", Value::String(_)) => Value::from(format!("{} items", real["items"].as_array()?.len())),
-            // Summaries of another form.
-            _ if real.get(key).is_none_or(|it| it.is_object() || it.is_array()) => return None,
-            _ => real[key].clone(),
-        };
-        let sorted = |value: &Value| match value.as_array() {
-            Some(items) => {
-                let mut items = items.clone();
-                items.sort_by_key(Value::to_string);
-                Value::Array(items)
-            }
-            None => value.clone(),
-        };
-        difference(&sorted(wanted), &sorted(&found), key)
-    })
 }
 
 /// The document that stands for an object in protobuf.
@@ -308,7 +294,7 @@ fn message(bytes: &[u8]) -> Option<Value> {
 }
 
 /// The first place where two documents differ.
-fn difference(wanted: &Value, real: &Value, at: &str) -> Option<String> {
+pub(super) fn difference(wanted: &Value, real: &Value, at: &str) -> Option<String> {
     match (wanted, real) {
         (Value::Object(left), Value::Object(right)) => {
             for (key, value) in left {
@@ -337,11 +323,10 @@ fn short(value: &Value) -> String {
     value.to_string().chars().take(3000).collect()
 }
 
-async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> Streamed {
+pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> Streamed {
     let response = server.handle(request, None).await;
     let status = response.status().as_u16();
-    let content_type = response.headers().get("content-type").and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let content_type = content_type.to_owned();
+    let headers = response.headers().clone();
     let mut text = Vec::new();
     let mut body = response.into_body();
     let read = async {
@@ -353,22 +338,18 @@ async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> S
     let is_over = tokio::time::timeout(Duration::from_secs(15), read).await.is_ok();
     let text = String::from_utf8_lossy(&text);
     let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Streamed { status, content_type, events, is_over }
+    Streamed { status, headers, events, is_over }
 }
 
-fn compare_events(scenario: &str, step: &Value, streamed: Streamed) -> Outcome {
-    let Streamed { status, content_type, events: mut real, is_over } = streamed;
+pub(super) fn compare_events(scenario: &str, step: &Value, streamed: Streamed) -> Outcome {
+    let Streamed { status, headers, events: mut real, is_over } = streamed;
     let id = format!("{scenario} {}", step["step"]);
     let recorded = &step["response"];
     if u64::from(status) != recorded["status"].as_u64().unwrap() {
         return Outcome { id, difference: Some(format!("status {status}: {real:?}")) };
     }
-    let wanted_type = recorded["headers"]["content-type"].as_str().unwrap_or(&content_type);
-    if wanted_type != content_type {
-        return Outcome {
-            id,
-            difference: Some(format!("header content-type is `{content_type}` instead of `{wanted_type}`")),
-        };
+    if let Some(difference) = compare_headers(recorded, &headers) {
+        return Outcome { id, difference: Some(difference) };
     }
     if recorded["ended"] == "server closed" && !is_over {
         return Outcome { id, difference: Some("the stream does not end".to_owned()) };

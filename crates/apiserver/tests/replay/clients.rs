@@ -1,0 +1,159 @@
+//! Replays what real clients asked, request by request: `kubectl`, the scheduler, the controllers, Python's client.
+//!
+//! They did not begin with nothing, and others wrote at the same time. So each request is a case of its own: what the
+//! recording knows of the objects that it is about is put into the store as it was, then it is asked, and everything is
+//! as before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::json;
+use apiserver::identity::Authenticator;
+use apiserver::resources;
+use apiserver::storage::stored;
+use apiserver::{Options, Server};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use store::{Embedded, ListOptions, Outcome as Written, Store as _, Write};
+
+use super::player::{Known, Outcome, build, collect_events, compare, compare_events};
+
+/// Keys, and what they held when.
+type Contents = BTreeMap<String, (u64, Bytes)>;
+
+pub(crate) async fn play(cases: Vec<Value>) -> Vec<Outcome> {
+    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n";
+    let tokens = Authenticator::parse_tokens(tokens).unwrap();
+    let runtime_config = "resource.k8s.io/v1alpha3=true".parse().unwrap();
+    let server = Server::start(store.clone(), Options { tokens, runtime_config, ..Options::default() }).await.unwrap();
+    server.settle().await.unwrap();
+    let before = contents(&store).await;
+    let mut outcomes = Vec::new();
+    for case in &cases {
+        let id = format!("{} {}", case["scenario"].as_str().unwrap(), case["step"]);
+        let mut known = Known::new();
+        if let Some(namespace) = namespace_of(case) {
+            let path = case["request"]["path"].as_str().unwrap();
+            make_namespace(&server, namespace, !path.ends_with("/serviceaccounts")).await;
+        }
+        for object in case["given"].as_array().unwrap() {
+            put(&store, object, &mut known).await;
+        }
+        server.settle().await.unwrap();
+        let request = build(case, &known);
+        if case["response"].get("stream").is_some() && case["status_only"] != true {
+            let streamed = collect_events(server.clone(), request).await;
+            outcomes.push(compare_events(case["scenario"].as_str().unwrap(), case, streamed));
+        } else {
+            let response = server.handle(request, None).await;
+            let difference = if case["status_only"] == true {
+                compare_outside(case, &response)
+            } else {
+                compare(case, response, &mut known).await
+            };
+            outcomes.push(Outcome { id, difference });
+        }
+        restore(&store, &before).await;
+        server.settle().await.unwrap();
+    }
+    server.stop().await.unwrap();
+    outcomes
+}
+
+/// Compares the code and the content type: the body is not in the recording.
+fn compare_outside<B>(case: &Value, response: &http::Response<B>) -> Option<String> {
+    let recorded = &case["response"];
+    let status = u64::from(response.status().as_u16());
+    if status != recorded["status"].as_u64().unwrap() {
+        return Some(format!("status {status} instead of {}", recorded["status"]));
+    }
+    let found = response.headers().get("content-type").and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let wanted = recorded["headers"]["content-type"].as_str().unwrap_or_default();
+    (found != wanted).then(|| format!("header content-type is `{found}` instead of `{wanted}`"))
+}
+
+fn namespace_of(case: &Value) -> Option<&str> {
+    let path = case["request"]["path"].as_str().unwrap().split('?').next().unwrap();
+    let mut parts = path.split('/').skip_while(|it| *it != "namespaces").skip(1);
+    let name = parts.next()?;
+    // What is asked about the namespace itself says what it is.
+    parts.next().filter(|part| !matches!(*part, "status" | "finalize")).map(|_| name)
+}
+
+/// A namespace as the controllers keep it.
+async fn make_namespace(server: &Arc<Server>, name: &str, with_account: bool) {
+    let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+    let all = [("/api/v1/namespaces", name), (accounts.as_str(), "default")];
+    for (path, name) in all.into_iter().take(if with_account { 2 } else { 1 }) {
+        let body = serde_json::json!({"metadata": {"name": name}}).to_string();
+        let request = Request::builder().method("POST").uri(path).header("Authorization", "Bearer admin");
+        let response = server.handle(request.body(Full::new(Bytes::from(body))).unwrap(), None).await;
+        let code = response.status().as_u16();
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(matches!(code, 201 | 409), "{path} {name}: {code} {}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// Puts an object into the store as it was recorded.
+async fn put(store: &Embedded, object: &Value, known: &mut Known) {
+    let mut document = json::parse(object.to_string().as_bytes()).unwrap();
+    let text = |path: &[&str]| document.str_at(path).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(&["apiVersion"]), text(&["kind"]));
+    let (namespace, name) = (text(&["metadata", "namespace"]), text(&["metadata", "name"]));
+    let recorded = text(&["metadata", "resourceVersion"]);
+    let key = match resources::find_by_api_version(&api_version, &kind) {
+        Some(resource) => {
+            let version = api_version.rsplit('/').next().unwrap();
+            registry::conversion::to_stored(resource, version, &mut document);
+            let stored = registry::conversion::stored_api_version(resource);
+            let of = api::types::by_api_version(&stored, &kind).unwrap();
+            document = api::types::decode(of, &document).unwrap().value;
+            resource.key(&namespace, &name)
+        }
+        None => {
+            let group = api_version.split('/').next().unwrap();
+            let plural = object["metadata"]["$plural"].as_str().unwrap_or("gadgetsk138");
+            format!("/registry/{group}/{plural}/{namespace}/{name}")
+        }
+    };
+    let value = stored::encode(&mut document).unwrap();
+    let write = match store.get(&key, 0).await.unwrap().entry {
+        Some(entry) => Write::update(key.as_str(), entry.revision, value),
+        None => Write::create(key.as_str(), value),
+    };
+    let Written::Done { revision, .. } = store.write(write).await.unwrap() else { panic!("{key} was written before") };
+    known.insert(format!("rv:{recorded}"), revision.to_string());
+}
+
+async fn contents(store: &Embedded) -> Contents {
+    let page = store.list("/registry/", ListOptions::default()).await.unwrap();
+    page.entries.into_iter().map(|entry| (entry.key.to_string(), (entry.revision, entry.value))).collect()
+}
+
+/// Makes everything as it was.
+async fn restore(store: &Embedded, before: &Contents) {
+    // Others write too: what keeps itself is written again.
+    for _ in 0..100 {
+        let mut is_done = true;
+        for (key, (revision, value)) in contents(store).await {
+            let write = match before.get(&key) {
+                None => Write::delete(key.as_str(), revision),
+                Some((_, old)) if *old != value => Write::update(key.as_str(), revision, old.clone()),
+                Some(_) => continue,
+            };
+            is_done &= matches!(store.write(write).await.unwrap(), Written::Done { .. });
+        }
+        let now = contents(store).await;
+        for (key, (_, value)) in before.iter().filter(|(key, _)| !now.contains_key(*key)) {
+            let write = Write::create(key.as_str(), value.clone());
+            is_done &= matches!(store.write(write).await.unwrap(), Written::Done { .. });
+        }
+        if is_done {
+            return;
+        }
+    }
+    panic!("the store does not come to rest");
+}
