@@ -404,6 +404,9 @@ impl ResourceCache {
         let keeps_objects = self.keeps_objects;
         let texts = |object: Option<&Arc<Served>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
         state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
+        if let (Some(_), Some(served), Some(previous)) = (self.indexed, &served, &previous) {
+            served.inherit_indexed(previous);
+        }
         if let Some(index) = &mut state.index {
             index.changed(&event.key, previous.as_deref(), served.as_deref());
         }
@@ -415,10 +418,9 @@ impl ResourceCache {
         };
         let change = Arc::new(Change::new(kind, event.key, object, previous, now));
         let by = self.indexed.filter(|_| state.mailboxes.ask_for_field());
-        let value = |object: &Served| by.map(|by| by.value(object).into_owned());
-        let before = change.previous.as_deref().and_then(value);
-        let after = value(&change.object);
-        state.mailboxes.deliver(&change, [before.as_deref(), after.as_deref()]);
+        let before = by.zip(change.previous.as_deref()).map(|(by, object)| &**by.value(object));
+        let after = by.map(|by| &**by.value(&change.object));
+        state.mailboxes.deliver(&change, [before, after]);
         let sequence = state.changes.push(change);
         self.changed.send_replace(sequence);
     }
@@ -430,7 +432,7 @@ impl ResourceCache {
             Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
             Interest::Key(key) => *change.key == **key,
             Interest::Field(value) => self.indexed.is_none_or(|by| {
-                let has_it = |object: &Served| by.value(object) == value.as_str();
+                let has_it = |object: &Served| **by.value(object) == **value;
                 has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
             }),
         }
