@@ -199,6 +199,17 @@ impl Served {
         self.json.get(range(self.outline.metadata)?)
     }
 
+    /// The text of the labels, empty if there are none.
+    pub(crate) fn labels(&self) -> &[u8] {
+        self.metadata().and_then(|metadata| json::value_at(metadata, &["labels"])).unwrap_or_default()
+    }
+
+    /// The value of a label, without decoding the object. Labels have nothing that would be escaped.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let text = json::value_at(self.labels(), &[key])?;
+        std::str::from_utf8(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()
+    }
+
     /// The text before and behind `managedFields`: together they are the object without it.
     #[must_use]
     pub fn around_managed_fields(&self) -> (&[u8], &[u8]) {
@@ -315,6 +326,20 @@ mod tests {
         for length in 0..first.len() {
             assert_eq!(Served::new(&first[..length], 42), None, "cut off at {length}");
         }
+    }
+
+    #[test]
+    fn labels_are_read_where_they_stand() {
+        let served = |text: &str| {
+            let mut object = json::parse(text.as_bytes()).unwrap();
+            Served::new(&encode(&mut object).unwrap(), 42).unwrap()
+        };
+        let labeled = served(
+            r#"{"metadata":{"name":"a","creationTimestamp":"t","annotations":{"labels":"no"},"labels":{"a":"1","x/b":""}}}"#,
+        );
+        assert_eq!((labeled.label("a"), labeled.label("x/b"), labeled.label("b")), (Some("1"), Some(""), None));
+        let plain = served(r#"{"metadata":{"name":"a","creationTimestamp":"t"},"labels":{"a":"1"}}"#);
+        assert_eq!((plain.labels(), plain.label("a")), (&b""[..], None));
     }
 
     #[test]
