@@ -209,6 +209,17 @@ impl Selector {
         self.requirements.is_empty()
     }
 
+    /// A label and the one value that it must have, if there is such a requirement.
+    #[must_use]
+    pub fn required(&self) -> Option<(&str, &str)> {
+        self.requirements.iter().find_map(|it| match (it.operator, it.values.as_slice()) {
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => {
+                Some((it.key.as_str(), value.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     /// The requirements, sorted by key.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {

@@ -180,10 +180,12 @@ impl Call<'_> {
         }
         let indexed = self.cache().indexed();
         let value = indexed.and_then(|by| selection.fields.required(by.field)).filter(|value| !value.is_empty());
-        match value {
-            Some(value) => Interest::Field(value.to_owned()),
-            None if range == self.resource.prefix() => Interest::Everything,
-            None => Interest::Range(range),
+        let range = if range == self.resource.prefix() { String::new() } else { range };
+        match (value, selection.labels.required()) {
+            (Some(value), _) => Interest::Field(value.to_owned()),
+            (None, Some((label, value))) => Interest::Label { range, label: label.to_owned(), value: value.to_owned() },
+            (None, None) if range.is_empty() => Interest::Everything,
+            (None, None) => Interest::Range(range),
         }
     }
 

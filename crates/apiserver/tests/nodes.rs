@@ -39,25 +39,32 @@ async fn volumes_lead_to_their_secrets() {
     let secrets = "/api/v1/namespaces/ns/secrets";
     cluster.make(secrets, json!({"metadata": {"name": "publish"}})).await;
     cluster.make(secrets, json!({"metadata": {"name": "controller"}})).await;
-    let claim = json!({"metadata": {"name": "c"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": "v"
-    }});
-    cluster.make("/api/v1/namespaces/ns/persistentvolumeclaims", claim).await;
-    let volume = json!({"metadata": {"name": "v"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-        "claimRef": {"namespace": "ns", "name": "c"},
-        "csi": {"driver": "d.example.com", "volumeHandle": "h",
-            "nodePublishSecretRef": {"namespace": "ns", "name": "publish"},
-            "controllerPublishSecretRef": {"namespace": "ns", "name": "controller"}}
-    }});
-    cluster.make("/api/v1/persistentvolumes", volume).await;
+    cluster.make(secrets, json!({"metadata": {"name": "late"}})).await;
+    // The second claim does not say yet which volume it has; the volume does.
+    for (claim, volume, secret) in [("c", "v", "publish"), ("d", "", "late")] {
+        let claim = json!({"metadata": {"name": claim}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": volume}});
+        cluster.make("/api/v1/namespaces/ns/persistentvolumeclaims", claim.clone()).await;
+        let name = if volume.is_empty() { "w" } else { volume };
+        let volume = json!({"metadata": {"name": name}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "ns", "name": (claim["metadata"]["name"])},
+            "csi": {"driver": "d.example.com", "volumeHandle": "h",
+                "nodePublishSecretRef": {"namespace": "ns", "name": secret},
+                "controllerPublishSecretRef": {"namespace": "ns", "name": "controller"}}
+        }});
+        cluster.make("/api/v1/persistentvolumes", volume).await;
+    }
     let mut user = pod("p", "a");
-    user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "w", "persistentVolumeClaim": {"claimName": "d"}}]);
     cluster.make("/api/v1/namespaces/ns/pods", user).await;
     for (path, code) in [
         ("/api/v1/persistentvolumes/v", 200),
+        ("/api/v1/persistentvolumes/w", 200),
         ("/api/v1/namespaces/ns/persistentvolumeclaims/c", 200),
         ("/api/v1/namespaces/ns/secrets/publish", 200),
+        ("/api/v1/namespaces/ns/secrets/late", 200),
         ("/api/v1/namespaces/ns/secrets/controller", 403),
     ] {
         assert_eq!(cluster.ask(&node("a"), "GET", path, Value::Null).await.0, code, "{path}");

@@ -53,6 +53,28 @@ async fn a_server_on_a_full_disk_serves_reads_and_says_why_it_takes_no_writes() 
     cluster.0.stop().await.unwrap();
 }
 
+/// Those that are under way together wait for the disk together.
+#[tokio::test]
+async fn a_collection_is_deleted_many_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(directory.path().join("store"), store::Options::default()).unwrap());
+    let cluster = Cluster(Server::start(store.clone(), Options::default()).await.unwrap());
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let made = (0..300).map(|number| {
+        let labels = if number < 256 { json!({"doomed": "yes"}) } else { json!({}) };
+        cluster.make(maps, json!({"metadata": {"name": format!("m-{number}"), "labels": labels}}))
+    });
+    futures::future::join_all(made).await;
+    let before = store::Store::durable_commits(&*store);
+    let doomed = format!("{maps}?labelSelector=doomed%3Dyes");
+    assert_eq!(cluster.ask(&admin(), "DELETE", &doomed, Value::Null).await.0, 200);
+    let commits = store::Store::durable_commits(&*store) - before;
+    let (_, left) = cluster.ask(&admin(), "GET", maps, Value::Null).await;
+    assert_eq!(left["items"].as_array().unwrap().len(), 44);
+    assert!(commits <= 64, "{commits}");
+    cluster.0.stop().await.unwrap();
+}
+
 fn event(name: &str, reason: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "ns"},

@@ -21,12 +21,14 @@ use store::Embedded;
 const REPEAT: &str = "--repeat";
 
 /// What is counted, and how often in the shorter and the longer run.
-const WORK: [(&str, u64, u64); 7] = [
+const WORK: [(&str, u64, u64); 9] = [
     ("create", 50, 250),
     ("get", 100, 1100),
     ("get by role", 100, 1100),
     ("update", 50, 250),
     ("patch", 50, 250),
+    ("patch, bound pod", 50, 250),
+    ("patch, bound pod, a node has asked", 50, 250),
     ("list, 500 pods", 2, 12),
     ("table, 500 pods", 2, 12),
 ];
@@ -98,6 +100,16 @@ async fn work(what: &str, count: u64) -> anyhow::Result<()> {
     let one = format!("{collection}/{}", pods::name(7));
     let document = send(&server, &admin, Method::GET, &one, "", String::new()).await?;
     let document = String::from_utf8(document.to_vec())?;
+    let bound = format!("{collection}/bound");
+    if what.starts_with("patch, bound pod") {
+        let pod = pods::pod("bound").replacen(r#""spec":{"#, r#""spec":{"nodeName":"n1","#, 1);
+        send(&server, &admin, Method::POST, &collection, "", pod).await?;
+    }
+    if what.ends_with("a node has asked") {
+        let node = User::authenticated("system:node:n1", &["system:nodes"]);
+        let own = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+        send(&server, &node, Method::GET, own, "", String::new()).await?;
+    }
     for number in 1..=count {
         let fresh = pods::name(PODS.saturating_add(usize::try_from(number)?));
         let none = String::new();
@@ -109,6 +121,10 @@ async fn work(what: &str, count: u64) -> anyhow::Result<()> {
             "patch" => {
                 let media = "application/merge-patch+json";
                 send(&server, &admin, Method::PATCH, &one, media, pods::patch(number)).await?
+            }
+            "patch, bound pod" | "patch, bound pod, a node has asked" => {
+                let media = "application/merge-patch+json";
+                send(&server, &admin, Method::PATCH, &bound, media, pods::patch(number)).await?
             }
             "list, 500 pods" => send(&server, &admin, Method::GET, &collection, "", none).await?,
             "table, 500 pods" => {

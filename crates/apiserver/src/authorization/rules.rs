@@ -77,10 +77,7 @@ impl Rule {
         }
         let name_covered = self.names.is_empty() || one.names.first().is_some_and(|name| self.names.contains(name));
         let resource = first(&one.resources);
-        let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
-        has(&self.groups, &first(&one.groups))
-            && covers_resource(&self.resources, resource, subresource)
-            && name_covered
+        has(&self.groups, &first(&one.groups)) && name_covered && covers_named(&self.resources, &resource)
     }
 
     /// The rule as many simple ones.
@@ -159,6 +156,12 @@ fn covers_resource(list: &[String], resource: &str, subresource: &str) -> bool {
     })
 }
 
+/// Whether a list covers an entry of another one, whatever that entry stands for: what is written alike is the same.
+fn covers_named(list: &[String], named: &str) -> bool {
+    let every = named.split_once('/').map(|(_, part)| format!("*/{part}"));
+    list.iter().any(|it| it == "*" || it == named || Some(it) == every.as_ref())
+}
+
 fn covers_path(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
@@ -192,5 +195,27 @@ mod tests {
         check(&["*/scale"], "*/scale", true);
         check(&["*/scale"], "deployments", false);
         check(&["pods/*"], "pods/status", false);
+    }
+
+    #[test]
+    fn entries_are_covered_as_they_are_written() {
+        let covers = |list: &[&str], named: &str| {
+            covers_named(&list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>(), named)
+        };
+        for (list, named) in
+            [("*", "pods"), ("pods", "pods"), ("pods/", "pods/"), ("*/scale", "a/scale"), ("*/a/b", "x/a/b")]
+        {
+            assert!(covers(&[list], named), "{list} {named}");
+        }
+        for (list, named) in [
+            ("pods", "pods/"),
+            ("pods", "pods/log"),
+            ("pods/*", "pods/log"),
+            ("*/*", "pods/log"),
+            ("*/scale", "scale"),
+            ("pods", "*"),
+        ] {
+            assert!(!covers(&[list], named), "{list} {named}");
+        }
     }
 }

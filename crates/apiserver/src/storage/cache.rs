@@ -7,12 +7,13 @@
 //!
 //! - `changes`: the list of the last changes, bounded by age and by bytes of all resources together.
 //! - [`Follower`]: who follows them, woken only by what concerns it.
-//! - [`Indexed`]: objects by the field that is asked for most.
+//! - [`Indexed`]: objects by the field that is asked for most; `labels`: by the labels that are.
 //! - [`View`]: the objects as they were at a moment, shared with the cache.
 
 mod changes;
 mod follow;
 mod index;
+mod labels;
 mod objects;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +31,7 @@ use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
 use self::index::Index;
 pub use self::index::Indexed;
+use self::labels::{LabelIndex, LabelIndexes};
 use self::objects::Objects;
 pub use self::objects::{Entry, View};
 use crate::storage::events;
@@ -88,6 +90,7 @@ struct State {
     changes: Changes,
     /// Made when it is first asked.
     index: Option<Index>,
+    labels: LabelIndexes,
     mailboxes: Mailboxes,
 }
 
@@ -354,13 +357,14 @@ impl State {
         self.bytes = objects.values().map(|object| object.json.len()).fold(0, usize::saturating_add);
         self.objects = Objects::from_sorted(objects);
         self.index = None;
+        self.labels = LabelIndexes::default();
     }
 }
 
 impl ResourceCache {
     fn new(prefix: &str, changes: Changes, keeps_objects: bool) -> Self {
-        let state =
-            State { objects: Objects::default(), bytes: 0, changes, index: None, mailboxes: Mailboxes::default() };
+        let (objects, labels, mailboxes) = (Objects::default(), LabelIndexes::default(), Mailboxes::default());
+        let state = State { objects, bytes: 0, changes, index: None, labels, mailboxes };
         let indexed = Indexed::of(prefix).filter(|_| keeps_objects);
         Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed, keeps_objects }
     }
@@ -404,9 +408,13 @@ impl ResourceCache {
         let keeps_objects = self.keeps_objects;
         let texts = |object: Option<&Arc<Served>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
         state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
+        if let (Some(_), Some(served), Some(previous)) = (self.indexed, &served, &previous) {
+            served.inherit_indexed(previous);
+        }
         if let Some(index) = &mut state.index {
             index.changed(&event.key, previous.as_deref(), served.as_deref());
         }
+        state.labels.changed(&event.key, previous.as_deref(), served.as_deref());
         let (kind, object) = match (served, &previous) {
             (Some(served), Some(_)) => (ChangeKind::Modified, served),
             (Some(served), None) => (ChangeKind::Added, served),
@@ -415,10 +423,9 @@ impl ResourceCache {
         };
         let change = Arc::new(Change::new(kind, event.key, object, previous, now));
         let by = self.indexed.filter(|_| state.mailboxes.ask_for_field());
-        let value = |object: &Served| by.map(|by| by.value(object).into_owned());
-        let before = change.previous.as_deref().and_then(value);
-        let after = value(&change.object);
-        state.mailboxes.deliver(&change, [before.as_deref(), after.as_deref()]);
+        let before = by.zip(change.previous.as_deref()).map(|(by, object)| &**by.value(object));
+        let after = by.map(|by| &**by.value(&change.object));
+        state.mailboxes.deliver(&change, [before, after]);
         let sequence = state.changes.push(change);
         self.changed.send_replace(sequence);
     }
@@ -430,9 +437,13 @@ impl ResourceCache {
             Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
             Interest::Key(key) => *change.key == **key,
             Interest::Field(value) => self.indexed.is_none_or(|by| {
-                let has_it = |object: &Served| by.value(object) == value.as_str();
+                let has_it = |object: &Served| **by.value(object) == **value;
                 has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
             }),
+            Interest::Label { label, value, .. } => {
+                let has_it = |object: &Served| object.label(label) == Some(value.as_str());
+                has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
+            }
         }
     }
 
@@ -513,11 +524,33 @@ impl ResourceCache {
 
     /// Makes the index if the interest needs it.
     fn make_index(&self, interest: &Interest) {
+        if let Interest::Label { label, .. } = interest {
+            self.make_label_index(label);
+        }
         let Some(by) = self.indexed.filter(|_| matches!(interest, Interest::Field(_))) else { return };
         if self.read().index.is_none() {
             let mut state = self.write();
             let state = &mut *state;
             state.index.get_or_insert_with(|| Index::new(by, state.objects.iter()));
+        }
+    }
+
+    /// Makes the index of a label from a view, and then adds what happened meanwhile.
+    fn make_label_index(&self, label: &str) {
+        let (view, place) = {
+            let state = self.read();
+            if !self.keeps_objects || !state.labels.want(label, state.objects.len()) {
+                return;
+            }
+            (state.objects.view(""), state.changes.end())
+        };
+        let mut index = LabelIndex::new(label, view.iter());
+        let mut state = self.write();
+        let state = &mut *state;
+        // If some of it is forgotten already, the next one tries again.
+        if state.changes.knows(place) {
+            state.changes.all_from(place).for_each(|change| index.apply(change));
+            state.labels.add(index, state.objects.len());
         }
     }
 
@@ -572,6 +605,16 @@ fn found(state: &State, interest: &Interest, revision: Revision) -> Found {
         (Interest::Key(key), _) => View::of(state.objects.get(key).cloned().into_iter().collect()),
         (Interest::Field(value), Some(index)) => {
             View::of(index.keys(value).filter_map(|key| state.objects.get(key)).cloned().collect())
+        }
+        (Interest::Label { range, label, value }, _) => {
+            let all = state.objects.view(range);
+            match state.labels.keys(label, value, range) {
+                // To find most of them costs more than to look through all.
+                Some((count, keys)) if count < all.len() / 2 => {
+                    View::of(keys.filter_map(|key| state.objects.get(key)).cloned().collect())
+                }
+                _ => all,
+            }
         }
         _ => state.objects.view(""),
     };

@@ -65,8 +65,18 @@ pub struct Served {
     pub json: Bytes,
     outline: Outline,
     attributes: OnceLock<Arc<Attributes>>,
+    /// What it has in the field by which its resource is indexed, once somebody asked by that field.
+    indexed: OnceLock<IndexedValue>,
     /// How long it is as an item of a list in protobuf, once somebody asked for that.
     message_bytes: OnceLock<u32>,
+}
+
+/// What an object has in one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct IndexedValue {
+    value: Arc<str>,
+    /// How much of the text behind metadata says so; nothing if it cannot be said.
+    said_in: usize,
 }
 
 /// Encodes an object for the store; none if it has no metadata to hold a version.
@@ -159,8 +169,9 @@ impl Served {
         let (before, after) = stored.get(HEADER..)?.split_at_checked(usize::try_from(outline.version).ok()?)?;
         let version = version_field(revision);
         let outline = outline.resized(0, version.len())?;
-        let (attributes, message_bytes) = (OnceLock::new(), OnceLock::new());
-        Some(Self { revision, json: splice(before, &version, after), outline, attributes, message_bytes })
+        let json = splice(before, &version, after);
+        let (attributes, indexed, message_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Some(Self { revision, json, outline, attributes, indexed, message_bytes })
     }
 
     /// The same object at another revision: what a deletion leaves behind.
@@ -171,8 +182,9 @@ impl Served {
         let after = self.json.get(at.saturating_add(old.len())..).unwrap_or_default();
         let before = self.json.get(..at).unwrap_or_default();
         let outline = self.outline.resized(old.len(), new.len()).unwrap_or(self.outline);
-        let (attributes, message_bytes) = (self.attributes.clone(), OnceLock::new());
-        Self { revision, json: splice(before, &new, after), outline, attributes, message_bytes }
+        let json = splice(before, &new, after);
+        let (attributes, indexed) = (self.attributes.clone(), self.indexed.clone());
+        Self { revision, json, outline, attributes, indexed, message_bytes: OnceLock::new() }
     }
 
     /// Whether the text holds this. Keys and values are written without spaces between them.
@@ -185,6 +197,17 @@ impl Served {
     #[must_use]
     pub fn metadata(&self) -> Option<&[u8]> {
         self.json.get(range(self.outline.metadata)?)
+    }
+
+    /// The text of the labels, empty if there are none.
+    pub(crate) fn labels(&self) -> &[u8] {
+        self.metadata().and_then(|metadata| json::value_at(metadata, &["labels"])).unwrap_or_default()
+    }
+
+    /// The value of a label, without decoding the object. Labels have nothing that would be escaped.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let text = json::value_at(self.labels(), &[key])?;
+        std::str::from_utf8(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()
     }
 
     /// The text before and behind `managedFields`: together they are the object without it.
@@ -205,14 +228,42 @@ impl Served {
         usize::try_from(*measured).unwrap_or(usize::MAX)
     }
 
-    /// The text of a field beside metadata, without decoding the object; empty if it is missing or not a string.
-    #[must_use]
-    pub(crate) fn string_at(&self, path: &[&str]) -> std::borrow::Cow<'_, str> {
+    /// The text of a field beside metadata, which is found once, without decoding the object; empty if it is missing or not
+    /// a string. All who ask must ask for the same field.
+    pub(crate) fn indexed(&self, path: &[&str]) -> &Arc<str> {
+        let find = || IndexedValue { value: self.string_at(path), said_in: self.said_in(path).unwrap_or_default() };
+        &self.indexed.get_or_init(find).value
+    }
+
+    /// Takes the value of the indexed field over from the version before if that has been found and the text around it is
+    /// the same: nothing is found again when only metadata or status changes.
+    pub(crate) fn inherit_indexed(&self, before: &Self) {
+        let Some(known) = before.indexed.get().filter(|known| known.said_in > 0) else { return };
+        let said = before.behind_metadata().get(..known.said_in);
+        if said.is_some_and(|said| self.behind_metadata().starts_with(said)) {
+            // It may have been found already: then it is the same.
+            let _ = self.indexed.set(known.clone());
+        }
+    }
+
+    fn behind_metadata(&self) -> &[u8] {
+        let end = usize::try_from(self.outline.metadata.1).unwrap_or(usize::MAX);
+        self.json.get(end..).unwrap_or_default()
+    }
+
+    /// How much of the text behind metadata holds the whole of the top-level field that a path leads into.
+    fn said_in(&self, path: &[&str]) -> Option<usize> {
+        let field = json::value_at(&self.json, path.get(..1)?)?;
+        let start = field.as_ptr().addr().checked_sub(self.json.as_ptr().addr())?;
+        start.checked_add(field.len())?.checked_sub(usize::try_from(self.outline.metadata.1).ok()?)
+    }
+
+    fn string_at(&self, path: &[&str]) -> Arc<str> {
         let text = json::value_at(&self.json, path).unwrap_or_default();
         match text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) {
-            Some(plain) if !plain.contains(&b'\\') => String::from_utf8_lossy(plain),
+            Some(plain) if !plain.contains(&b'\\') => String::from_utf8_lossy(plain).into(),
             Some(_) => match json::parse(text) {
-                Ok(Value::String(text)) => text.to_string().into(),
+                Ok(Value::String(text)) => text.as_str().into(),
                 _ => "".into(),
             },
             None => "".into(),
@@ -275,6 +326,53 @@ mod tests {
         for length in 0..first.len() {
             assert_eq!(Served::new(&first[..length], 42), None, "cut off at {length}");
         }
+    }
+
+    #[test]
+    fn labels_are_read_where_they_stand() {
+        let served = |text: &str| {
+            let mut object = json::parse(text.as_bytes()).unwrap();
+            Served::new(&encode(&mut object).unwrap(), 42).unwrap()
+        };
+        let labeled = served(
+            r#"{"metadata":{"name":"a","creationTimestamp":"t","annotations":{"labels":"no"},"labels":{"a":"1","x/b":""}}}"#,
+        );
+        assert_eq!((labeled.label("a"), labeled.label("x/b"), labeled.label("b")), (Some("1"), Some(""), None));
+        let plain = served(r#"{"metadata":{"name":"a","creationTimestamp":"t"},"labels":{"a":"1"}}"#);
+        assert_eq!((plain.labels(), plain.label("a")), (&b""[..], None));
+    }
+
+    #[test]
+    fn an_indexed_field_is_found_again_only_when_its_part_changes() {
+        let pod = |node: &str, phase: &str, label: &str| {
+            let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t", "labels": {"l": label}},
+                "spec": {"containers": [{"name": "nodeName"}], "nodeName": node}, "status": {"phase": phase}});
+            Served::new(&encode(&mut object).unwrap(), 7).unwrap()
+        };
+        let path = &["spec", "nodeName"];
+        let (first, same) = (pod("n1", "Pending", "x"), pod("n1", "Running", "a much longer one"));
+        same.inherit_indexed(&first);
+        // Nobody asked yet.
+        assert!(same.indexed.get().is_none());
+        assert_eq!(&**first.indexed(path), "n1");
+        same.inherit_indexed(&first);
+        assert!(Arc::ptr_eq(same.indexed(path), first.indexed(path)));
+        assert!(Arc::ptr_eq(same.at_revision(1_000_000).indexed(path), first.indexed(path)));
+        for node in ["n2", "n", "n12", "", "n\"1"] {
+            let other = pod(node, "Pending", "x");
+            other.inherit_indexed(&same);
+            assert_eq!(&**other.indexed(path), node);
+            let next = pod("n1", "Pending", "x");
+            next.inherit_indexed(&other);
+            assert_eq!(&**next.indexed(path), "n1");
+        }
+        // What is not there can come.
+        let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t"}});
+        let nothing = Served::new(&encode(&mut object).unwrap(), 7).unwrap();
+        assert_eq!(&**nothing.indexed(path), "");
+        let next = pod("n1", "Pending", "x");
+        next.inherit_indexed(&nothing);
+        assert_eq!(&**next.indexed(path), "n1");
     }
 
     #[test]

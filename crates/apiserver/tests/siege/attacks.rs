@@ -1,5 +1,6 @@
 //! The attacks, of users with few rights or none.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,7 +35,7 @@ macro_rules! attack {
     };
 }
 
-pub(super) const ATTACKS: [Attack; 10] = [
+pub(super) const ATTACKS: [Attack; 12] = [
     attack!("silent connections" 2 silent),
     attack!("slow bodies" 4 slow_bodies),
     attack!("long lists" 8 lists),
@@ -45,6 +46,8 @@ pub(super) const ATTACKS: [Attack; 10] = [
     attack!("many handshakes" 4 handshakes),
     attack!("long bodies" 4 long_bodies),
     attack!("roles made of roles" 1 roles),
+    attack!("many events" 4 events),
+    attack!("collections deleted" 2 collections),
 ];
 
 /// Starts all attackers; each waits for its turns.
@@ -79,14 +82,17 @@ impl Siege {
     /// Connections that say nothing, before and after the handshake.
     async fn silent(&self, kind: usize) {
         while self.attack(kind).await {
-            let mut held = Vec::new();
-            for _ in 0..100 {
-                held.extend(tokio::net::TcpStream::connect(self.place.address()).await);
-                self.goes_on(kind);
+            let mut held = VecDeque::new();
+            while self.goes_on(kind) {
+                for _ in 0..100 {
+                    held.extend(tokio::net::TcpStream::connect(self.place.address()).await);
+                }
+                let excess = held.len().saturating_sub(self.silent);
+                drop(held.drain(..excess));
+                let tls = self.place.stream_with(None).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop(tls);
             }
-            let tls = self.place.stream_with(None).await;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            drop((held, tls));
         }
     }
 
@@ -241,6 +247,41 @@ impl Siege {
             assert_eq!(answer.status(), 200);
             self.goes_on(kind);
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// As many events as the server takes.
+    async fn events(&self, kind: usize) {
+        let path = "/api/v1/namespaces/big/events";
+        let about = json!({"kind": "ConfigMap", "namespace": "big", "name": "m-0"});
+        let body = json!({"metadata": {"generateName": "e-"}, "involvedObject": about, "reason": "Siege",
+            "type": "Normal", "message": "m".repeat(500)});
+        while self.attack(kind).await {
+            let Some(mut connection) = self.place.try_connect().await else { continue };
+            for _ in 0..50 {
+                let headers = [MALLORY, ("content-type", "application/json")];
+                let Ok(answer) = connection.try_send("POST", path, &headers, &body).await else { break };
+                let _ = answer.into_body().collect().await;
+                if !self.goes_on(kind) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Some objects are made, found among all others, and deleted together.
+    async fn collections(&self, kind: usize) {
+        let doomed = format!("{MAPS}?labelSelector=doomed%3Dyes");
+        let body = json!({"metadata": {"generateName": "doomed-", "labels": {"doomed": "yes"}}});
+        while self.attack(kind).await {
+            let Some(mut connection) = self.place.try_connect().await else { continue };
+            let requests = (0..20).map(|_| ("POST", MAPS, &body)).chain([("DELETE", doomed.as_str(), &Value::Null)]);
+            for (method, path, body) in requests {
+                let headers = [MALLORY, ("content-type", "application/json")];
+                let Ok(answer) = connection.try_send(method, path, &headers, body).await else { break };
+                let _ = answer.into_body().collect().await;
+                self.goes_on(kind);
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ impl Samples {
         self.0.values().map(Vec::len).sum()
     }
 
+    pub(super) fn longest(&self) -> Duration {
+        self.0.values().flatten().copied().max().unwrap_or_default()
+    }
+
     pub(super) fn of(&mut self, during: u32) -> &mut [Duration] {
         self.0.entry(during).or_default()
     }
@@ -45,6 +49,9 @@ impl Peaks {
     }
 }
 
+/// How many steps each attack took, by the attacks that were under way.
+pub(super) type Steps = BTreeMap<u32, Vec<usize>>;
+
 fn part(times: &mut [Duration], hundredths: usize) -> Duration {
     times.sort_unstable();
     times.get(times.len().saturating_sub(1) * hundredths / 100).copied().unwrap_or_default()
@@ -58,13 +65,14 @@ pub(super) fn p99(times: &mut [Duration]) -> Duration {
 pub(super) fn of(
     windows: &[u32],
     attacked: &[usize],
+    steps: &Steps,
     ordinary: &mut Samples,
     health: &mut Samples,
     peaks: &Peaks,
 ) -> String {
     let mut text = String::from(
-        "| attack | windows | requests p50 | p99 | failed | health p50 | p99 | failed | most memory |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "| attack | windows | requests p50 | p99 | failed | health p50 | p99 | longest | failed | steps | most memory |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut masks: Vec<u32> = windows.to_vec();
     masks.sort_unstable();
@@ -76,22 +84,26 @@ pub(super) fn of(
             one => ATTACKS.get(one.trailing_zeros() as usize).map_or_else(String::new, |it| it.name.to_owned()),
         };
         let count = windows.iter().filter(|it| **it == mask).count();
+        let taken: usize = steps.get(&mask).into_iter().flatten().sum();
         let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
         let (requests, probes) = (ordinary.of(mask), health.of(mask));
         // A request or a probe that fails ends the test.
         let _ = writeln!(
             text,
-            "| {name} | {count} | {} | {} | 0 of {} | {} | {} | 0 of {} | {} MiB |",
+            "| {name} | {count} | {} | {} | 0 of {} | {} | {} | {} | 0 of {} | {taken} | {} MiB |",
             ms(part(requests, 50)),
             ms(p99(requests)),
             requests.len(),
             ms(part(probes, 50)),
             ms(p99(probes)),
+            ms(probes.last().copied().unwrap_or_default()),
             probes.len(),
             peaks.0.get(&mask).copied().unwrap_or_default() >> 10,
         );
     }
-    let steps = ATTACKS.iter().zip(attacked).map(|(attack, steps)| format!("{} {steps}", attack.name));
-    let _ = write!(text, "\nsteps: {}", steps.collect::<Vec<_>>().join(", "));
+    let together = |place: usize| steps.get(&ALL).and_then(|steps| steps.get(place)).copied().unwrap_or_default();
+    let all = ATTACKS.iter().zip(attacked).enumerate();
+    let all = all.map(|(place, (attack, taken))| format!("{} {taken} ({} together)", attack.name, together(place)));
+    let _ = write!(text, "\nsteps: {}", all.collect::<Vec<_>>().join(", "));
     text
 }

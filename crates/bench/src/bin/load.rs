@@ -2,10 +2,11 @@
 //!
 //! `cargo build --release -p celplane && cargo run --release -p celplane-bench --bin load`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use celplane_bench::load::compare::Comparison;
 use celplane_bench::load::plan::{self, Settings};
 use celplane_bench::load::report;
 use celplane_bench::load::target::{Store, Target, default_binary, raise_file_limit};
@@ -47,6 +48,12 @@ struct Arguments {
     /// Let the server compress its answers
     #[arg(long)]
     gzip: bool,
+    /// Compare with this program instead: both are run in turn
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    against: Option<PathBuf>,
+    /// How often each of the two is run
+    #[arg(long, default_value_t = 5, requires = "against")]
+    runs: usize,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -58,13 +65,6 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let target = match &arguments.kubeconfig {
-        Some(kubeconfig) => Target::running(kubeconfig)?,
-        None => {
-            let binary = arguments.binary.unwrap_or_else(default_binary);
-            Target::start(&binary, arguments.store, &arguments.directory).await?
-        }
-    };
     let settings = Settings {
         pods: arguments.pods,
         connections: arguments.connections,
@@ -74,7 +74,27 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         watched_writes_per_second: arguments.watched_writes,
         gzip: arguments.gzip,
     };
-    let measured = plan::run(&target, settings).await?;
-    println!("{}{}\n\n{}", report::table(&measured), report::NOTE, report::costs(&measured));
-    Ok(if report::is_reached(&measured) { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    let binary = arguments.binary.unwrap_or_else(default_binary);
+    let start = async |binary: &Path| Target::start(binary, arguments.store, &arguments.directory).await;
+    let is_reached = if let Some(against) = arguments.against {
+        let mut comparison = Comparison::default();
+        for run in 0..arguments.runs {
+            for is_before in [run.is_multiple_of(2), !run.is_multiple_of(2)] {
+                let (program, runs) =
+                    if is_before { (&against, &mut comparison.before) } else { (&binary, &mut comparison.after) };
+                runs.push(plan::run(&start(program).await?, settings).await?);
+            }
+        }
+        println!("{}", comparison.table());
+        comparison.is_reached()
+    } else {
+        let target = match &arguments.kubeconfig {
+            Some(kubeconfig) => Target::running(kubeconfig)?,
+            None => start(&binary).await?,
+        };
+        let measured = plan::run(&target, settings).await?;
+        println!("{}{}\n\n{}", report::table(&measured), report::NOTE, report::costs(&measured));
+        report::is_reached(&measured)
+    };
+    Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

@@ -91,7 +91,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     row("nobody watches", measured.alone);
     row("all watch, nothing happens", measured.idle);
     row("all watch", measured.watched);
-    println!("\n{} changes were {} events", measured.watched.changes, measured.events);
+    println!("\neach of {} changes came to the watcher of its node, once, and to no other", measured.watched.changes);
     println!(
         "a watcher that starts over is told of {} pods after {:.2} ms, for {:.0} µs of the server",
         measured.restart_events,

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::connection::{Connection, find};
 use super::pods::{self, NAMESPACE, Requests};
 use super::progress::Progress;
+use super::tally::{self, Tally};
 use super::target::Target;
 use super::workers::{self, Until};
 
@@ -61,8 +62,6 @@ pub struct Reach {
     pub idle: Cost,
     /// Changes with all watchers.
     pub watched: Cost,
-    /// Events that came to the watchers.
-    pub events: u64,
     /// For how long a watcher that starts over waits for its pods, on average,
     pub restart: Duration,
     /// how many pods it is told of,
@@ -77,8 +76,11 @@ pub struct Reach {
 
 const CONNECTIONS: usize = 32;
 
-fn node(number: usize, nodes: usize) -> String {
-    format!("node-{:05}", number.checked_rem(nodes).unwrap_or_default())
+/// Events that take longer are taken to be lost.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+fn node(number: usize) -> String {
+    format!("node-{number:05}")
 }
 
 fn watch_of(requests: &Requests, node: &str, version: Option<&str>) -> Vec<u8> {
@@ -100,7 +102,8 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
         let requests = requests.clone();
         move |number: u64| -> Arc<[u8]> {
             let number = usize::try_from(number).unwrap_or_default();
-            let on = format!(r#""spec":{{"nodeName":"{}","#, node(number, settings.nodes));
+            let on = number.checked_rem(settings.nodes).unwrap_or_default();
+            let on = format!(r#""spec":{{"nodeName":"{}","#, node(on));
             let body = pods::pod(&pods::name(number)).replacen(r#""spec":{"#, &on, 1);
             requests.send("POST", &pods::collection(), "application/json", &body).into()
         }
@@ -108,19 +111,20 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     let count = Until::Count(u64::try_from(settings.pods)?);
     (connections, _) = workers::run(connections, count, 201, "pods", &progress, create).await?;
     let filled = target.resident_bytes();
-    let alone = change(target, &requests, &mut connections, settings.changes_per_second, settings).await?;
+    let mut changer = Changer { requests: requests.clone(), connections, pods: settings.pods, next: Arc::default() };
+    let rate = settings.changes_per_second;
+    let alone = changer.cost(target, rate, settings.time).await?;
 
-    let first = connections.first_mut().context("there are no connections")?;
-    let version = version(first, &requests).await?;
-    let events = Arc::new(AtomicU64::new(0));
+    let version = changer.version().await?;
+    let tally = Tally::new(changer.made(), settings.pods, settings.nodes);
     let mut watchers = JoinSet::new();
     for number in 0..settings.nodes {
         let mut connection = target.endpoint.connect_small().await.context("cannot connect a watcher")?;
-        let head = connection.send(&watch_of(&requests, &node(number, settings.nodes), Some(&version))).await?;
+        let head = connection.send(&watch_of(&requests, &node(number), Some(&version))).await?;
         if head.status != 200 {
             bail!("a watch was answered {}", head.status);
         }
-        watchers.spawn(follow(connection, events.clone()));
+        watchers.spawn(follow(connection, number, tally.clone()));
         if number.is_multiple_of(50) {
             progress.show("watchers connect", u64::try_from(number)?, u64::try_from(settings.nodes)?);
         }
@@ -129,17 +133,19 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     let idle = Used::now(target);
     tokio::time::sleep(settings.time).await;
     let idle = idle.cost(target, 0);
-    let watched = change(target, &requests, &mut connections, settings.changes_per_second, settings).await?;
+    let watched = changer.cost(target, rate, settings.time).await?;
     // What is under way arrives.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let events = events.load(Ordering::Relaxed);
+    let changed = Instant::now();
+    while tally.told() < watched.changes && changed.elapsed() < ARRIVAL {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // And what should not.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     if let Some(ended) = watchers.try_join_next() {
         ended??;
         bail!("a watch ended");
     }
-    if events < watched.changes {
-        bail!("of {} changes watchers were told only {events}", watched.changes);
-    }
+    tally.check(watched.changes)?;
 
     let used = Used::now(target);
     let (mut waited, mut restart_events) = (Duration::ZERO, 0);
@@ -148,10 +154,11 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
         let mut connection = target.endpoint.connect_small().await?;
         let expected = settings.pods.div_ceil(settings.nodes.max(1));
         let asked = Instant::now();
-        connection.send(&watch_of(&requests, &node(number, settings.nodes), None)).await?;
-        let mut told = 0_usize;
+        connection.send(&watch_of(&requests, &node(number), None)).await?;
+        let (mut told, mut chunk) = (0_usize, Vec::new());
         while told < expected {
-            told = told.saturating_add(next_events(&mut connection).await?.context("the watch ended")?);
+            next_chunk(&mut connection, &mut chunk).await?.context("the watch ended")?;
+            told = told.saturating_add(chunk.iter().filter(|byte| **byte == b'\n').count());
         }
         waited = waited.saturating_add(asked.elapsed());
         restart_events = u64::try_from(told)?;
@@ -159,24 +166,10 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     let restart_cost = used.cost(target, 0);
     let restart = waited.checked_div(u32::try_from(restarts)?).unwrap_or_default();
 
-    let history = if settings.history.is_zero() {
-        None
-    } else {
-        Some(history(target, &requests, &mut connections, settings).await?)
-    };
+    let history = if settings.history.is_zero() { None } else { Some(history(target, &mut changer, settings).await?) };
     let resident_bytes = [filled, target.resident_bytes()];
     let restart_processor_seconds = restart_cost.processor_seconds / restarts as f64;
-    Ok(Reach {
-        alone,
-        idle,
-        watched,
-        events,
-        restart,
-        restart_events,
-        restart_processor_seconds,
-        history,
-        resident_bytes,
-    })
+    Ok(Reach { alone, idle, watched, restart, restart_events, restart_processor_seconds, history, resident_bytes })
 }
 
 async fn prepare(connections: &mut [Connection], requests: &Requests) -> Result<()> {
@@ -190,79 +183,92 @@ async fn prepare(connections: &mut [Connection], requests: &Requests) -> Result<
     Ok(())
 }
 
-/// Changes pods at a rate.
-async fn change(
-    target: &Target,
-    requests: &Requests,
-    connections: &mut Vec<Connection>,
-    per_second: u32,
-    settings: Settings,
-) -> Result<Cost> {
-    let used = Used::now(target);
-    let changes = change_for(requests, connections, per_second, settings.time, settings.pods).await?;
-    Ok(used.cost(target, changes))
-}
-
-async fn change_for(
-    requests: &Requests,
-    connections: &mut Vec<Connection>,
-    per_second: u32,
-    time: Duration,
+/// Changes pods, each time to something new: what changes nothing would be no change.
+struct Changer {
+    requests: Requests,
+    connections: Vec<Connection>,
     pods: usize,
-) -> Result<u64> {
-    let pause = Duration::from_secs(1).checked_div(per_second).unwrap_or_default();
-    let pause = pause.saturating_mul(u32::try_from(connections.len())?);
-    let next = Arc::new(AtomicU64::new(0));
-    let mut writers = JoinSet::new();
-    for mut connection in connections.drain(..) {
-        let (next, requests) = (next.clone(), requests.clone());
-        writers.spawn(async move {
-            let started = Instant::now();
-            let mut interval = tokio::time::interval(pause.max(Duration::from_micros(100)));
-            while started.elapsed() < time {
-                interval.tick().await;
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                // Neighbours are on other nodes.
-                let at = usize::try_from(number).unwrap_or_default().checked_rem(pods).unwrap_or_default();
-                let status =
-                    connection.exchange(&requests.patch_pod(&pods::name(at), number.saturating_add(1))).await?;
-                if status != 200 {
-                    bail!("a change was answered {status}");
-                }
-            }
-            Ok(connection)
-        });
-    }
-    while let Some(ended) = writers.join_next().await {
-        connections.push(ended??);
-    }
-    Ok(next.load(Ordering::Relaxed))
+    /// The number of the next change.
+    next: Arc<AtomicU64>,
 }
 
-/// How long ago the version was from which a watcher still could go on, after many changes.
-async fn history(
-    target: &Target,
-    requests: &Requests,
-    connections: &mut Vec<Connection>,
-    settings: Settings,
-) -> Result<Duration> {
-    let first = connections.first_mut().context("there are no connections")?;
-    let version = version(first, requests).await?;
+impl Changer {
+    /// How many changes there have been.
+    fn made(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    async fn version(&mut self) -> Result<String> {
+        let first = self.connections.first_mut().context("there are no connections")?;
+        version(first, &self.requests).await
+    }
+
+    /// Changes pods for a time, and says what that cost.
+    async fn cost(&mut self, target: &Target, per_second: u32, time: Duration) -> Result<Cost> {
+        let used = Used::now(target);
+        let changes = self.run(per_second, time).await?;
+        Ok(used.cost(target, changes))
+    }
+
+    /// Changes pods at a rate for a time; how many changes there were.
+    async fn run(&mut self, per_second: u32, time: Duration) -> Result<u64> {
+        let before = self.made();
+        let pause = Duration::from_secs(1).checked_div(per_second).unwrap_or_default();
+        let pause = pause.saturating_mul(u32::try_from(self.connections.len())?);
+        let mut writers = JoinSet::new();
+        for mut connection in self.connections.drain(..) {
+            let (next, requests, pods) = (self.next.clone(), self.requests.clone(), self.pods);
+            writers.spawn(async move {
+                let started = Instant::now();
+                let mut interval = tokio::time::interval(pause.max(Duration::from_micros(100)));
+                while started.elapsed() < time {
+                    interval.tick().await;
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let name = pods::name(tally::pod_of(number, pods));
+                    let status = connection.exchange(&requests.patch_pod(&name, tally::round_of(number))).await?;
+                    if status != 200 {
+                        bail!("a change was answered {status}");
+                    }
+                }
+                Ok(connection)
+            });
+        }
+        while let Some(ended) = writers.join_next().await {
+            self.connections.push(ended??);
+        }
+        Ok(self.made().saturating_sub(before))
+    }
+}
+
+/// How long ago the version was from which a watcher still could go on, after many changes, and was told of all of them.
+async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> Result<Duration> {
+    let version = changer.version().await?;
+    let tally = Tally::new(changer.made(), settings.pods, 1);
     let started = Instant::now();
-    let rate = settings.history_changes_per_second;
-    let changes = change_for(requests, connections, rate, settings.history, settings.pods).await?;
+    let changes = changer.run(settings.history_changes_per_second, settings.history).await?;
     let age = started.elapsed();
     let mut connection = target.endpoint.connect().await?;
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?watch=1&resourceVersion={version}&timeoutSeconds=60");
-    connection.send(&requests.get(&path, "application/json")).await?;
-    let length = connection.chunk().await?.context("the watch ended")?;
-    let mut text = Vec::new();
-    connection.pass(length, &mut |part: &[u8]| text.extend_from_slice(part)).await?;
-    if find(&text, br#"{"type":"ERROR""#).is_some() {
-        let text = String::from_utf8_lossy(&text);
-        bail!("after {changes} changes in {age:?} a watcher cannot go on: {text}");
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?watch=1&resourceVersion={version}&timeoutSeconds=600");
+    connection.send(&changer.requests.get(&path, "application/json")).await?;
+    let read = async {
+        let mut chunk = Vec::new();
+        while tally.told() < changes {
+            next_chunk(&mut connection, &mut chunk).await?.context("the watch ended")?;
+            if find(&chunk, br#"{"type":"ERROR""#).is_some() {
+                let text = String::from_utf8_lossy(&chunk);
+                bail!("after {changes} changes in {age:?} a watcher cannot go on: {text}");
+            }
+            tally.read(0, &chunk);
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(settings.history.max(ARRIVAL), read).await {
+        Ok(read) => read?,
+        Err(_) => bail!("a watcher {age:?} behind was told only {} of {changes} changes", tally.told()),
     }
-    println!("history: {changes} changes in {:.1} s, all of them there", age.as_secs_f64());
+    tally.check(changes)?;
+    let rate = changes as f64 / age.as_secs_f64();
+    println!("history: {changes} changes in {:.1} s ({rate:.0}/s), all of them there", age.as_secs_f64());
     Ok(age)
 }
 
@@ -274,22 +280,22 @@ async fn version(connection: &mut Connection, requests: &Requests) -> Result<Str
     Ok(rest.chars().take_while(char::is_ascii_digit).collect())
 }
 
-/// Counts events until the connection ends.
-async fn follow(mut connection: Connection, events: Arc<AtomicU64>) -> Result<()> {
-    while let Some(some) = next_events(&mut connection).await? {
-        events.fetch_add(u64::try_from(some)?, Ordering::Relaxed);
+/// Takes note of what a watcher is told until the connection ends.
+async fn follow(mut connection: Connection, watcher: usize, tally: Arc<Tally>) -> Result<()> {
+    let mut chunk = Vec::new();
+    while next_chunk(&mut connection, &mut chunk).await?.is_some() {
+        tally.read(watcher, &chunk);
     }
     Ok(())
 }
 
-/// How many events the next chunk has; none at the end.
-async fn next_events(connection: &mut Connection) -> Result<Option<usize>> {
+/// Reads the next chunk; none at the end.
+async fn next_chunk(connection: &mut Connection, chunk: &mut Vec<u8>) -> Result<Option<()>> {
+    chunk.clear();
     let Some(length) = connection.chunk().await? else { return Ok(None) };
-    let mut lines = 0_usize;
-    let mut count = |part: &[u8]| lines = lines.saturating_add(part.iter().filter(|byte| **byte == b'\n').count());
-    connection.pass(length, &mut count).await?;
+    connection.pass(length, &mut |part: &[u8]| chunk.extend_from_slice(part)).await?;
     connection.pass(2, &mut |_: &[u8]| ()).await?;
-    Ok(Some(lines))
+    Ok(Some(()))
 }
 
 /// Processor time up to some moment.

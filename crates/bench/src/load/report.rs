@@ -35,14 +35,14 @@ enum Goal {
 
 /// What a value counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     PerSecond,
     Seconds,
     Bytes,
 }
 
 impl Unit {
-    fn show(self, value: f64) -> String {
+    pub(super) fn show(self, value: f64) -> String {
         match self {
             Unit::PerSecond => format!("{value:.0}/s"),
             Unit::Seconds => seconds_text(value),
@@ -87,6 +87,15 @@ pub fn costs(measured: &Measured) -> Table {
         table.row([(*name).to_owned(), cell(step.server_seconds), cell(step.own_seconds)]);
     }
     table
+}
+
+/// All figures, and the server's processor time per request: name, unit, value, always in the same order.
+pub(super) fn values(measured: &Measured) -> Vec<(String, Unit, f64)> {
+    let figures = figures(measured).into_iter().map(|figure| (figure.name, figure.unit, figure.value));
+    let costs = measured.steps.iter().map(|(name, step)| {
+        (format!("processor time, {name}"), Unit::Seconds, step.server_seconds.unwrap_or(f64::NAN))
+    });
+    figures.chain(costs).collect()
 }
 
 fn figures(measured: &Measured) -> Vec<Figure> {

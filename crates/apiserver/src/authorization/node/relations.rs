@@ -72,7 +72,8 @@ impl Relations {
     fn mentions(&self, node: &str, namespace: &str, name: &str, kind: Kind) -> bool {
         self.pods_on(node, namespace).into_iter().any(|pod| {
             // The name of a claim that is made for a pod does not stand in it.
-            if kind != Kind::VolumeClaim && !pod.contains(name.as_bytes()) {
+            let may = if kind == Kind::VolumeClaim { may_claim_volumes(&pod) } else { pod.contains(name.as_bytes()) };
+            if !may {
                 return false;
             }
             let pod = pod.decode();
@@ -100,25 +101,40 @@ impl Relations {
 
     /// Whether a volume that a pod of the node uses names a secret.
     fn by_volume(&self, node: &str, namespace: &str, name: &str) -> bool {
-        self.pods_on(node, "").into_iter().any(|pod| {
-            let pod = pod.decode();
-            if pod.str_at(&["spec", "nodeName"]) != Some(node) || is_mirror(&pod) {
-                return false;
+        let mut claims: Vec<(String, String)> = Vec::new();
+        for pod in self.pods_on(node, "").iter().filter(|pod| may_claim_volumes(pod)).map(|pod| pod.decode()) {
+            if pod.str_at(&["spec", "nodeName"]) == Some(node) && !is_mirror(&pod) {
+                let of_pod = metadata::text(&pod, "namespace");
+                let all = References::of_pod(&pod).volume_claims.into_iter();
+                claims.extend(all.map(|claim| (of_pod.to_owned(), claim)));
             }
-            let pod_namespace = metadata::text(&pod, "namespace");
-            References::of_pod(&pod).volume_claims.iter().any(|claim| {
-                let Some(found) = self.object("", "persistentvolumeclaims", pod_namespace, claim) else { return false };
-                let volume = found.str_at(&["spec", "volumeName"]).filter(|it| !it.is_empty());
-                let volume = volume.and_then(|volume| self.object("", "persistentvolumes", "", volume));
-                volume.is_some_and(|volume| {
-                    let at = |field: &str| volume.str_at(&["spec", "claimRef", field]);
-                    at("namespace") == Some(pod_namespace)
-                        && at("name") == Some(claim)
-                        && volume_secrets(&volume).contains(&(namespace, name))
-                })
-            })
-        })
+        }
+        let gives = |volume: &Value| {
+            let at = |field: &str| volume.str_at(&["spec", "claimRef", field]).unwrap_or_default();
+            let is_used = claims.iter().any(|(namespace, claim)| at("namespace") == namespace && at("name") == claim);
+            is_used && volume_secrets(volume).contains(&(namespace, name))
+        };
+        let is_named = claims.iter().any(|(namespace, claim)| {
+            let claim = self.object("", "persistentvolumeclaims", namespace, claim);
+            let volume = claim.as_ref().and_then(|claim| claim.str_at(&["spec", "volumeName"]));
+            let volume = volume.and_then(|volume| self.object("", "persistentvolumes", "", volume));
+            volume.is_some_and(|volume| gives(&volume))
+        });
+        is_named || !claims.is_empty() && self.volumes_with(name).iter().any(|volume| gives(&volume.decode()))
     }
+
+    /// Volumes in whose text a name stands. A volume says whose it is, even if its claim does not say so yet.
+    fn volumes_with(&self, name: &str) -> Vec<Arc<Served>> {
+        let Some(row) = resources::find("", "v1", "persistentvolumes") else { return Vec::new() };
+        let volumes = self.cache.resource(&row.prefix());
+        let found = volumes.list(&row.prefix(), None, 0, |_, volume| volume.contains(name.as_bytes()));
+        found.objects.into_iter().map(|(_, volume)| volume).collect()
+    }
+}
+
+/// Whether a pod can have claims to volumes; others need not be decoded.
+fn may_claim_volumes(pod: &Served) -> bool {
+    pod.contains(b"\"persistentVolumeClaim\":") || pod.contains(b"\"ephemeral\":")
 }
 
 /// Mirror pods give their node no rights: it makes them itself.

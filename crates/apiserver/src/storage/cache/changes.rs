@@ -251,6 +251,11 @@ impl Changes {
         Ok(self.first.saturating_add(u64::try_from(before).unwrap_or(u64::MAX)))
     }
 
+    /// Whether nothing from a place on is forgotten.
+    pub(super) fn knows(&self, place: u64) -> bool {
+        place >= self.first
+    }
+
     /// All changes from a place on.
     pub(super) fn all_from(&self, place: u64) -> impl Iterator<Item = &Arc<Change>> {
         let skip = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX);

@@ -1,13 +1,15 @@
 //! Following a resource: all of its changes by a place in their list, or a part of them by a mailbox.
 //!
-//! Who follows a whole resource reads the common list. Who follows one namespace, one object or the objects of one node is
-//! found by that when something changes, and only then woken: thousands of such watchers cost a change nothing.
+//! Who follows a whole resource reads the common list. Who follows one namespace, one object, the objects of one node or
+//! those with a label is found by that when something changes, and only then woken: thousands of such watchers cost a
+//! change nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use super::labels::LABELS_MAX;
 use super::{Change, ResourceCache, TooOld};
 
 /// The part of a resource that somebody is interested in, as far as the cache finds it without searching.
@@ -21,6 +23,9 @@ pub enum Interest {
     Key(String),
     /// Objects that have this value in the field by which the resource is indexed.
     Field(String),
+    /// Objects whose keys start so, the whole resource if that is empty, and that have this value of a label.
+    #[expect(missing_docs, reason = "the names say it")]
+    Label { range: String, label: String, value: String },
 }
 
 /// A mailbox holds at most this many changes,
@@ -94,15 +99,33 @@ pub(super) struct Mailboxes {
     by_range: ByText,
     by_key: ByText,
     by_field: ByText,
+    /// By label, then by value.
+    by_label: HashMap<Box<str>, ByText>,
 }
 
 impl Mailboxes {
+    /// The interest by which somebody will be found: labels are only a few.
+    fn settle(&self, interest: Interest) -> Interest {
+        match interest {
+            Interest::Label { range, label, .. }
+                if self.by_label.len() >= LABELS_MAX && !self.by_label.contains_key(label.as_str()) =>
+            {
+                if range.is_empty() { Interest::Everything } else { Interest::Range(range) }
+            }
+            other => other,
+        }
+    }
+
     fn of(&mut self, interest: &Interest) -> Option<(&mut ByText, Box<str>)> {
         match interest {
             Interest::Everything => None,
             Interest::Range(prefix) => Some((&mut self.by_range, prefix.as_str().into())),
             Interest::Key(key) => Some((&mut self.by_key, key.as_str().into())),
             Interest::Field(value) => Some((&mut self.by_field, value.as_str().into())),
+            Interest::Label { label, value, .. } => {
+                let boxes = self.by_label.entry(label.as_str().into()).or_default();
+                Some((boxes, value.as_str().into()))
+            }
         }
     }
 
@@ -120,11 +143,22 @@ impl Mailboxes {
                 boxes.remove(&key);
             }
         }
+        if let Interest::Label { label, .. } = interest
+            && self.by_label.get(label.as_str()).is_some_and(HashMap::is_empty)
+        {
+            self.by_label.remove(label.as_str());
+        }
     }
 
     /// Whether somebody follows by field, so that it has to be looked at.
     pub(super) fn ask_for_field(&self) -> bool {
         !self.by_field.is_empty()
+    }
+
+    /// Whether nobody is here.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.by_range, &self.by_key, &self.by_field].iter().all(|it| it.is_empty()) && self.by_label.is_empty()
     }
 
     /// Hands a change to all it concerns. `fields` are the values of the indexed field before and after it.
@@ -146,11 +180,19 @@ impl Mailboxes {
         if after != before {
             tell(after.and_then(|value| self.by_field.get(value)));
         }
+        for (label, boxes) in &self.by_label {
+            let (before, after) = (change.previous.as_ref().and_then(|it| it.label(label)), change.object.label(label));
+            tell(before.and_then(|value| boxes.get(value)));
+            if after != before {
+                tell(after.and_then(|value| boxes.get(value)));
+            }
+        }
     }
 
     /// All places are lost.
     pub(super) fn lose_all(&self) {
         let all = self.by_range.values().chain(self.by_key.values()).chain(self.by_field.values());
+        let all = all.chain(self.by_label.values().flat_map(HashMap::values));
         all.flatten().for_each(|mailbox| mailbox.lose());
     }
 }
@@ -172,6 +214,7 @@ enum Place {
 impl Follower {
     /// Follows from a place on. The state is locked by the caller, so that nothing happens in between.
     pub(super) fn new(cache: &Arc<ResourceCache>, state: &mut super::State, interest: Interest, place: u64) -> Self {
+        let interest = state.mailboxes.settle(interest);
         let place = if interest == Interest::Everything {
             Place::List(place, cache.changed.subscribe())
         } else {

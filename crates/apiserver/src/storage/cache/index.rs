@@ -1,6 +1,7 @@
 //! Which objects have which value in the one field that is asked for most: pods and slices by node.
 //!
-//! An index is made when somebody first asks by its field, and kept up to date from then on.
+//! An index is made when somebody first asks by its field, and kept up to date from then on. A change that leaves the
+//! field's surroundings as they were costs it a comparison.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -34,8 +35,8 @@ impl Indexed {
     }
 
     /// What an object has there.
-    pub(super) fn value<'o>(&self, object: &'o Served) -> std::borrow::Cow<'o, str> {
-        object.string_at(self.path)
+    pub(super) fn value<'o>(&self, object: &'o Served) -> &'o Arc<str> {
+        object.indexed(self.path)
     }
 }
 
@@ -43,7 +44,7 @@ impl Indexed {
 #[derive(Debug)]
 pub(super) struct Index {
     by: &'static Indexed,
-    keys: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    keys: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 impl Index {
@@ -62,15 +63,15 @@ impl Index {
             return;
         }
         if let Some(value) = before
-            && let Some(keys) = self.keys.get_mut(&*value)
+            && let Some(keys) = self.keys.get_mut(value)
         {
             keys.remove(key);
             if keys.is_empty() {
-                self.keys.remove(&*value);
+                self.keys.remove(value);
             }
         }
         if let Some(value) = after.filter(|value| !value.is_empty()) {
-            self.keys.entry(value.as_ref().into()).or_default().insert(key.clone());
+            self.keys.entry(value.clone()).or_default().insert(key.clone());
         }
     }
 

@@ -234,7 +234,7 @@ async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
     assert_eq!(seen(&mut of_one), ["ADDED one", "MODIFIED one"]);
     assert_eq!(seen(&mut of_all).len(), 5);
     drop((of_node, of_other, of_namespace, of_one));
-    assert!(!pods.cache.read().mailboxes.ask_for_field());
+    assert!(pods.cache.read().mailboxes.is_empty());
     let (snapshot, mut after) = pods.cache.find_and_follow(Interest::Field("n2".to_owned()), 0);
     assert_eq!(snapshot.objects.len(), 1);
     assert_eq!(seen(&mut after), [""; 0]);
@@ -252,29 +252,117 @@ fn a_follower_who_does_not_read_loses_its_place_and_holds_no_memory() {
     assert!(idle.take().is_err());
 }
 
-/// Which pods are on which node is all that the authorizer of nodes needs to know. What that costs for each change of a
-/// pod is printed (`--no-capture`).
+fn with_label(range: &str, label: &str, value: &str) -> Interest {
+    let [range, label, value] = [range, label, value].map(ToOwned::to_owned);
+    Interest::Label { range, label, value }
+}
+
+/// What the index finds is what a search finds, whatever happens, also where an index is made in between.
+#[test]
+fn objects_are_found_by_label_whatever_happened_to_them() {
+    let mut pods = Pods::new();
+    let mut state = 99_u64;
+    let mut next = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for step in 0..6000_u64 {
+        let name = format!("{}/p-{:04}", ["a", "b"][usize::from(next(2) == 1)], next(1500));
+        if next(5) == 0 {
+            pods.change(&name, None);
+        } else {
+            let mut labels = api::json!({"app": (format!("v{}", next(20)))});
+            if next(3) == 0 {
+                labels.as_object_mut().unwrap().insert("x.io/tier", format!("t{}", next(10)).as_str());
+            }
+            let mut pod =
+                api::json!({"metadata": {"name": (name.as_str()), "creationTimestamp": "t", "labels": labels}});
+            pods.change(&name, crate::storage::stored::encode(&mut pod));
+        }
+        if step < 3000 || !step.is_multiple_of(300) {
+            continue;
+        }
+        for (range, label, value) in
+            [("", "app", "v3"), ("a/", "app", "v7"), ("", "x.io/tier", "t1"), ("", "app", "no")]
+        {
+            let range = if range.is_empty() { String::new() } else { Pods::key(range) };
+            let found = pods.cache.find(&with_label(&range, label, value), 0).objects;
+            assert!(found.len() < pods.cache.len() / 4, "{label} is not indexed");
+            let found: Vec<_> = found.iter().map(|(key, _)| key.clone()).collect();
+            let has = |key: &str, pod: &Served| key.starts_with(&range) && pod.label(label) == Some(value);
+            let all = pods.cache.list("", None, 0, has).objects;
+            assert_eq!(found, all.into_iter().map(|(key, _)| key).collect::<Vec<_>>());
+        }
+    }
+    // Most are not found one by one, and of many labels only some have an index.
+    for label in 0..20 {
+        let found = pods.cache.find(&with_label("", &format!("l{label}"), "v"), 0).objects;
+        assert!(found.is_empty() || found.len() == pods.cache.len());
+    }
+    assert_eq!(pods.cache.find(&with_label("", "l19", "v"), 0).objects.len(), pods.cache.len());
+}
+
+#[test]
+fn followers_by_label_hear_of_what_comes_and_goes() {
+    let mut pods = Pods::new();
+    let put = |pods: &mut Pods, name: &str, app: &str| {
+        let mut pod = api::json!({"metadata": {"name": name, "creationTimestamp": "t", "labels": {"app": app}}});
+        pods.change(name, crate::storage::stored::encode(&mut pod));
+    };
+    put(&mut pods, "a/one", "web");
+    let mut web = pods.cache.follow_after(with_label("", "app", "web"), 0).unwrap();
+    let mut db = pods.cache.follow(with_label("", "app", "db"));
+    // Beyond a few labels, all of a namespace, or everything, is followed.
+    let others: Vec<_> = (0..10).map(|it| pods.cache.follow(with_label("", &format!("l{it}"), "v"))).collect();
+    let mut late = pods.cache.follow(with_label(&Pods::key("b/"), "late", "v"));
+    put(&mut pods, "a/one", "db");
+    put(&mut pods, "b/two", "web");
+    put(&mut pods, "a/three", "other");
+    pods.change("b/two", None);
+    assert_eq!(seen(&mut web), ["ADDED one", "MODIFIED one", "ADDED two", "DELETED two"]);
+    assert_eq!(seen(&mut db), ["MODIFIED one"]);
+    assert_eq!(seen(&mut late), ["ADDED two", "DELETED two"]);
+    drop((web, db, late, others));
+    assert!(pods.cache.read().mailboxes.is_empty());
+}
+
+/// Which pods are on which node is all that the authorizer of nodes needs to know. It is found when a pod comes or is
+/// bound, and shared by all later versions. What that costs for each change of a pod is printed (`--no-capture`).
 #[test]
 fn which_pods_are_on_a_node_is_known_at_a_small_price() {
-    const PODS: usize = 5_000;
+    const PODS: usize = 1_000;
+    const ROUNDS: usize = 10;
+    let key = |number: usize| -> Arc<str> { format!("/registry/core/pods/ns/p-{number:05}").into() };
     let event = |number: usize, round: usize| {
-        let node = format!("node-{}", (number + round) % 100);
+        // The first round makes the pods, the second binds them, the others tell of their status.
+        let node = if round == 0 { String::new() } else { format!("node-{}", number % 100) };
         let mut pod = api::json!({"metadata": {"name": "p", "creationTimestamp": "t"},
-            "spec": {"containers": [{"name": "c", "image": "registry.example.com/web:1"}], "nodeName": node}});
+            "spec": {"containers": [{"name": "c", "image": "registry.example.com/web:1"}], "nodeName": node},
+            "status": {"message": (round.to_string())}});
         let value = Some(crate::storage::stored::encode(&mut pod).unwrap());
-        let key: Arc<str> = format!("/registry/core/pods/ns/p-{number:05}").into();
-        store::Event { key, revision: u64::try_from(round * PODS + number + 1).unwrap(), value, previous: None }
+        let revision = u64::try_from(round * PODS + number + 1).unwrap();
+        store::Event { key: key(number), revision, value, previous: None }
     };
     let run = |is_asked: bool| {
         let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)), true);
         let cache = ResourceCache::new("/registry/core/pods/", changes, true);
         let on = |node: &str| cache.find(&Interest::Field(node.to_owned()), 0).objects.len();
         assert!(!is_asked || on("node-7") == 0);
-        let events: Vec<_> = (0..2).flat_map(|round| (0..PODS).map(move |number| event(number, round))).collect();
+        let events: Vec<_> = (0..ROUNDS).flat_map(|round| (0..PODS).map(move |number| event(number, round))).collect();
         let (count, started) = (events.len(), Instant::now());
-        events.into_iter().for_each(|event| cache.apply(event));
+        let mut bound = Vec::new();
+        for (number, event) in events.into_iter().enumerate() {
+            cache.apply(event);
+            if number + 1 == 2 * PODS {
+                bound = (0..PODS).map(|pod| cache.get(&key(pod)).unwrap()).collect();
+            }
+        }
         let each = started.elapsed() / u32::try_from(count).unwrap();
         assert!((0..100).all(|node| on(&format!("node-{node}")) == PODS / 100));
+        let by = cache.indexed().unwrap();
+        for (number, bound) in bound.iter().enumerate().filter(|_| is_asked) {
+            assert!(Arc::ptr_eq(by.value(bound), by.value(&cache.get(&key(number)).unwrap())));
+        }
         each
     };
     let (without, with) = (run(false), run(true));

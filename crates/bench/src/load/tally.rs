@@ -1,0 +1,109 @@
+//! Which watcher was told of which change: each change is to come once, to the watcher of its node, and to no other.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Result, bail};
+use memchr::memmem;
+
+use super::pods::{read_round, round_mark};
+
+/// The pod that a change is of. Neighbors are on other nodes.
+#[must_use]
+pub fn pod_of(change: u64, pods: usize) -> usize {
+    usize::try_from(change).unwrap_or_default().checked_rem(pods).unwrap_or_default()
+}
+
+/// What a change writes: never what stands there.
+#[must_use]
+pub fn round_of(change: u64) -> u64 {
+    change.saturating_add(1)
+}
+
+/// What watchers were told.
+#[derive(Debug)]
+pub struct Tally {
+    first: u64,
+    pods: usize,
+    nodes: usize,
+    finder: memmem::Finder<'static>,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    told: HashSet<u64>,
+    /// Events of changes that their watcher knew.
+    repeated: u64,
+    /// Events of another node's pods, or of changes from before.
+    astray: u64,
+}
+
+impl Tally {
+    /// For the changes from `first` on, with as many watchers as nodes.
+    #[must_use]
+    pub fn new(first: u64, pods: usize, nodes: usize) -> Arc<Self> {
+        let finder = memmem::Finder::new(round_mark().as_bytes()).into_owned();
+        Arc::new(Self { first, pods, nodes, finder, counts: Mutex::default() })
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of the events that a watcher was sent.
+    pub fn read(&self, watcher: usize, text: &[u8]) {
+        let mut counts = self.counts();
+        for at in self.finder.find_iter(text) {
+            let value = text.get(at.saturating_add(self.finder.needle().len())..).unwrap_or_default();
+            let change = read_round(value).and_then(|round| round.checked_sub(1)).filter(|it| *it >= self.first);
+            let node = |change| pod_of(change, self.pods).checked_rem(self.nodes).unwrap_or_default();
+            match change.filter(|change| node(*change) == watcher) {
+                None => counts.astray = counts.astray.saturating_add(1),
+                Some(change) if counts.told.insert(change) => {}
+                Some(_) => counts.repeated = counts.repeated.saturating_add(1),
+            }
+        }
+    }
+
+    /// How many changes came to their watcher.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        u64::try_from(self.counts().told.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether all changes came as they should.
+    ///
+    /// # Errors
+    /// What came instead.
+    pub fn check(&self, changes: u64) -> Result<()> {
+        let (told, counts) = (self.told(), self.counts());
+        if told == changes && counts.repeated == 0 && counts.astray == 0 {
+            return Ok(());
+        }
+        let (repeated, astray) = (counts.repeated, counts.astray);
+        bail!("of {changes} changes watchers were told {told}, {repeated} of them again, and {astray} not theirs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_comes_once_to_its_watcher() {
+        let event =
+            |change: u64| format!("{{\"object\":{{{}{:020}\"}}}}\n", round_mark(), round_of(change)).into_bytes();
+        let told = |events: &[(usize, u64)]| {
+            let tally = Tally::new(10, 4, 2);
+            events.iter().for_each(|(watcher, change)| tally.read(*watcher, &event(*change)));
+            tally.check(3).map_err(|error| error.to_string())
+        };
+        let well = [(0, 10), (1, 11), (0, 12)];
+        assert_eq!(told(&well), Ok(()));
+        assert!(told(&well[..2]).unwrap_err().contains("told 2, 0 of them again, and 0"));
+        assert!(told(&[(0, 10), (1, 11), (0, 12), (0, 10)]).unwrap_err().contains("told 3, 1 of them again, and 0"));
+        assert!(told(&[(0, 10), (0, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
+        assert!(told(&[(0, 8), (1, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
+    }
+}
