@@ -4,6 +4,7 @@
 //! has a generation that changes with everything about it, and everything else that answers depend on has a version.
 
 mod cache;
+mod change_log;
 mod devices;
 mod node;
 mod node_order;

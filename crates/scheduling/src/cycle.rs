@@ -2,7 +2,10 @@
 //!
 //! Follows `schedulePod` of Kubernetes' `schedule_one.go`. What becomes of the answer is the [`Scheduler`](crate::Scheduler)'s.
 
+mod choice;
 mod evaluations;
+mod ranked;
+mod ranking;
 mod scores;
 mod search;
 
@@ -10,9 +13,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::json::Text;
+pub(crate) use choice::{Choice, Chosen, NoNode};
 pub use evaluations::Evaluation;
-pub(crate) use evaluations::{of_filters, of_scores};
-pub use scores::{Scores, score, score_remembering, score_timed};
+pub(crate) use ranked::Ranked;
+pub use scores::{ScoreOf, Scores, score, score_remembering, score_timed};
 pub use search::{Found, Search, nodes_to_find};
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};

@@ -121,8 +121,9 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
-    /// PreScore, Score and NormalizeScore. Asked with the nodes that fit.
-    fn pre_score<'c>(&'c self, _pod: &'c PodInfo, _cluster: &'c Cluster, _nodes: &[NodeId]) -> PreScore<'c> {
+    /// PreScore, Score and NormalizeScore. Asked with the nodes that fit; with nothing while they are not known, to which
+    /// the answer is the same or [`PreScore::Together`].
+    fn pre_score<'c>(&'c self, _pod: &'c PodInfo, _cluster: &'c Cluster, _nodes: Option<&[NodeId]>) -> PreScore<'c> {
         PreScore::Skip
     }
 
@@ -184,6 +185,8 @@ pub enum PreScore<'c> {
     Skip,
     /// It has to be asked.
     Ask(Box<dyn Score + 'c>),
+    /// It has to be asked when the nodes that fit are known.
+    Together,
     /// Something is wrong.
     Fail(Status),
 }
@@ -198,6 +201,12 @@ pub trait Score {
 
     /// Brings raw scores into the range from 0 to [`MAX_NODE_SCORE`].
     fn normalize(&self, _scores: &mut [(NodeId, i64)]) {}
+
+    /// Whether [`normalize`](Self::normalize) does something. If the raw score holds for a node whatever others there are,
+    /// it looks only at which scores there are, not at how many nodes have them, or which.
+    fn is_relative(&self) -> bool {
+        false
+    }
 
     /// What the raw score depends on.
     fn depends_on(&self) -> Dependencies {

@@ -7,26 +7,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo, ShapeId};
+use crate::cycle::Ranked;
 use crate::framework::{Dependencies, Status};
 
 /// How many shapes are remembered; those that were not asked about for the longest time go.
 const SHAPES_MAX: usize = 64;
 
+/// The first pods of a shape are placed without ranking nodes: most shapes have few, and sums pay only later.
+const UNRANKED_FIRST: u32 = 2;
+
 /// Remembered answers, by shape.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     shapes: HashMap<ShapeId, Remembered>,
     clock: u64,
+    unranked_first: u32,
 }
 
 /// What is remembered about pods of one shape.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     last_use: u64,
+    /// For how many pods more nodes are not ranked.
+    pub(crate) unranked: u32,
     /// What the first plugins say together; nothing where they are for the node.
     pub(crate) verdicts: Column<Option<Arc<Status>>>,
+    /// Who they are.
+    verdicts_by: Vec<&'static str>,
     /// The raw scores of plugins.
     scores: Vec<(&'static str, Column<i64>)>,
+    /// All nodes, ranked.
+    pub(crate) ranked: Ranked,
 }
 
 /// One answer for each node.
@@ -37,7 +48,25 @@ pub(crate) struct Column<T> {
     answers: Vec<Option<(u64, T)>>,
 }
 
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { shapes: HashMap::new(), clock: 0, unranked_first: UNRANKED_FIRST }
+    }
+}
+
 impl Memory {
+    /// Nodes are never ranked.
+    #[cfg(test)]
+    pub(crate) fn unranked() -> Self {
+        Memory { unranked_first: u32::MAX, ..Memory::default() }
+    }
+
+    /// For how many shapes nodes are ranked.
+    #[cfg(test)]
+    pub(crate) fn ranked(&self) -> usize {
+        self.shapes.values().filter(|it| it.ranked.is_ranked()).count()
+    }
+
     /// What is remembered about pods of this shape.
     pub(crate) fn of(&mut self, pod: &PodInfo) -> &mut Remembered {
         self.clock = self.clock.wrapping_add(1);
@@ -47,13 +76,29 @@ impl Memory {
                 self.shapes.remove(&oldest);
             }
         }
-        let remembered = self.shapes.entry(pod.shape.id).or_default();
+        let unranked = self.unranked_first;
+        let new = || Remembered { unranked, ..Remembered::default() };
+        let remembered = self.shapes.entry(pod.shape.id).or_insert_with(new);
         remembered.last_use = self.clock;
         remembered
     }
 }
 
 impl Remembered {
+    /// Verdicts are those of these plugins from now on: what others said is forgotten, or what is out of date.
+    pub(crate) fn begin_verdicts(
+        &mut self,
+        by: impl Iterator<Item = &'static str> + Clone,
+        depends_on: Dependencies,
+        cluster: &Cluster,
+    ) {
+        if !by.clone().eq(self.verdicts_by.iter().copied()) {
+            self.verdicts_by = by.collect();
+            self.verdicts = Column::default();
+        }
+        self.verdicts.begin(depends_on, cluster);
+    }
+
     /// The raw scores of a plugin.
     pub(crate) fn scores(&mut self, plugin: &'static str) -> &mut Column<i64> {
         let place = self.scores.iter().position(|(name, _)| *name == plugin);
@@ -94,7 +139,7 @@ impl<T: Clone> Column<T> {
 }
 
 /// The versions of what answers depend on beside the node.
-fn versions(depends_on: Dependencies, cluster: &Cluster) -> [u64; 4] {
+pub(crate) fn versions(depends_on: Dependencies, cluster: &Cluster) -> [u64; 4] {
     let one = |dependency: Dependencies, version: u64| if depends_on.include(dependency) { version } else { 0 };
     [
         one(Dependencies::PODS, cluster.cache.pods_version().wrapping_add(cluster.objects.selectors_version())),

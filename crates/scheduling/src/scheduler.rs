@@ -15,7 +15,7 @@ pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
 use crate::cluster::{Cluster, Devices, PodInfo, Shapes};
 use crate::complaints;
-use crate::cycle::{self, Search};
+use crate::cycle::{Choice, Chosen, NoNode, Search};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Point, Status};
 use crate::memory::Memory;
@@ -198,23 +198,17 @@ impl Scheduler {
         }
         let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
         let search = Search { profile, cluster: &self.cluster, start: self.start };
-        let found = search.run_timed(pod, &mut self.memory, timer).map_err(Failure::Error)?;
-        attempt.evaluated_nodes = found.evaluated;
-        attempt.feasible_nodes = found.feasible.len();
-        attempt.evaluations = cycle::of_filters(&found);
-        let next_start = self.start.saturating_add(found.evaluated);
+        let choice = search.choose(pod, &mut self.memory, &mut self.random, timer);
+        let Choice { evaluated, feasible, evaluations, node } = choice;
+        (attempt.evaluated_nodes, attempt.feasible_nodes, attempt.evaluations) = (evaluated, feasible, evaluations);
+        let next_start = self.start.saturating_add(evaluated);
         let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
-        let best = match found.feasible.as_slice() {
-            [] => return Err(Failure::NoFit(Box::new(found.diagnosis), next_start)),
-            [only] => vec![*only],
-            several => {
-                let scores = cycle::score_timed(profile, pod, &self.cluster, several, &mut self.memory, timer);
-                let scores = scores.map_err(Failure::Error)?;
-                attempt.evaluations.extend(cycle::of_scores(&scores));
-                attempt.scores.insert(scores).best()
-            }
-        };
-        let node = self.random.choose(&best).and_then(|id| self.cluster.cache.node(*id));
+        let Chosen { id, score } = node.map_err(|why| match why {
+            NoNode::NoFit(diagnosis) => Failure::NoFit(diagnosis, next_start),
+            NoNode::Error(status) => Failure::Error(status),
+        })?;
+        attempt.score = score;
+        let node = self.cluster.cache.node(id);
         let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
         let mut writes = Vec::new();
         for enabled in profile.at(Point::Reserve) {

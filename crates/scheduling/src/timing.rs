@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::cluster::{NodeInfo, PodInfo};
-use crate::framework::{Dependencies, Event, Filter, Hint, Point, Status};
+use crate::cluster::{NodeId, NodeInfo, PodInfo};
+use crate::framework::{Dependencies, Event, Filter, Hint, Point, Score, Status};
 
 /// What a plugin says that is for the pod.
 pub const SUCCESS: &str = "Success";
@@ -143,6 +143,16 @@ impl Timer {
         }
     }
 
+    /// How much was measured so far.
+    pub(crate) fn mark(&self) -> usize {
+        self.timings.len()
+    }
+
+    /// Forgets what was measured since.
+    pub(crate) fn rewind(&mut self, mark: usize) {
+        self.timings.truncate(mark);
+    }
+
     /// Adds what was measured elsewhere.
     pub(crate) fn add(&mut self, timing: Timing) {
         self.timings.push(timing);
@@ -159,7 +169,7 @@ pub(crate) fn status_of<T>(result: &Result<T, Status>) -> &'static str {
     result.as_ref().err().map_or(SUCCESS, |status| status.code.name())
 }
 
-/// What a filter has spent, and in how many calls.
+/// What a plugin has spent on nodes, and in how many calls.
 pub(crate) type Spent = Rc<Cell<(Duration, u32)>>;
 
 /// A filter whose calls are measured.
@@ -171,12 +181,7 @@ pub(crate) struct TimedFilter<'c> {
 
 impl Filter for TimedFilter<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
-        let begun = self.clock.now();
-        let answer = self.filter.filter(node);
-        let (spent, calls) = self.spent.get();
-        let took = self.clock.now().saturating_sub(begun);
-        self.spent.set((spent.saturating_add(took), calls.saturating_add(1)));
-        answer
+        spending(&self.clock, &self.spent, || self.filter.filter(node))
     }
 
     fn pod_added(&mut self, pod: &PodInfo, node: &NodeInfo) {
@@ -194,4 +199,38 @@ impl Filter for TimedFilter<'_> {
     fn depends_on(&self) -> Dependencies {
         self.filter.depends_on()
     }
+}
+
+/// Scores whose calls are measured.
+pub(crate) struct TimedScore<'c> {
+    pub(crate) score: Box<dyn Score + 'c>,
+    pub(crate) clock: Clock,
+    pub(crate) spent: Spent,
+}
+
+impl Score for TimedScore<'_> {
+    fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
+        spending(&self.clock, &self.spent, || self.score.score(node))
+    }
+
+    fn normalize(&self, scores: &mut [(NodeId, i64)]) {
+        self.score.normalize(scores);
+    }
+
+    fn is_relative(&self) -> bool {
+        self.score.is_relative()
+    }
+
+    fn depends_on(&self) -> Dependencies {
+        self.score.depends_on()
+    }
+}
+
+fn spending<T>(clock: &Clock, spent: &Spent, work: impl FnOnce() -> T) -> T {
+    let begun = clock.now();
+    let done = work();
+    let (before, calls) = spent.get();
+    let took = clock.now().saturating_sub(begun);
+    spent.set((before.saturating_add(took), calls.saturating_add(1)));
+    done
 }

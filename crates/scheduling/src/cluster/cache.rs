@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use api::json::Text;
 
+use super::change_log::ChangeLog;
 use super::node::{NodeId, NodeInfo, NodeObject};
-use super::node_order;
+use super::node_order::{self, Order};
 use super::pod::PodInfo;
 use super::shape::{Shape, ShapeId};
 
@@ -21,7 +22,9 @@ pub struct Cache {
     free: Vec<NodeId>,
     by_name: HashMap<Text, NodeId>,
     /// Made when it is needed: nodes come by the thousand.
-    order: OnceLock<Vec<NodeId>>,
+    order: OnceLock<Order>,
+    /// Changes with the order.
+    order_version: u64,
     pods: HashMap<Text, Placed>,
     /// Pods on nodes that are not known, by the node's name.
     orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
@@ -31,7 +34,7 @@ pub struct Cache {
     images: HashMap<Text, (i64, usize)>,
     /// How many pods use a claim, by namespace and name.
     claims: HashMap<(Text, Text), usize>,
-    last_generation: u64,
+    changes: ChangeLog,
     /// Changes with every pod that comes or goes and every node that is added, changed or removed.
     pods_version: u64,
     /// Changes with every node whose images change, and with the number of nodes.
@@ -56,10 +59,35 @@ struct Placed {
 impl Cache {
     /// All nodes, in the order in which they are looked at.
     pub fn order(&self) -> &[NodeId] {
+        &self.ordered().nodes
+    }
+
+    fn ordered(&self) -> &Order {
         self.order.get_or_init(|| {
             let nodes = self.slots.iter().flatten();
-            node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)))
+            let nodes = node_order::interleave(nodes.map(|node| (node.id, &node.object.matching.labels)));
+            Order::new(nodes, self.slots.len())
         })
+    }
+
+    /// Where a node is in the order.
+    pub(crate) fn position(&self, id: NodeId) -> Option<usize> {
+        self.ordered().positions.get(id.index()).map(|position| *position as usize)
+    }
+
+    /// Changes with the order of nodes.
+    pub(crate) fn order_version(&self) -> u64 {
+        self.order_version
+    }
+
+    /// The generation of the last change of a node.
+    pub(crate) fn last_generation(&self) -> u64 {
+        self.changes.last()
+    }
+
+    /// The nodes that have changed after a generation, perhaps several times; nothing if that is not known any more.
+    pub(crate) fn changed_since(&self, generation: u64) -> Option<&[NodeId]> {
+        self.changes.since(generation)
     }
 
     /// All nodes.
@@ -273,14 +301,15 @@ impl Cache {
     }
 
     fn touch(&mut self, id: NodeId) {
-        self.last_generation = self.last_generation.wrapping_add(1);
+        let generation = self.changes.note(id, self.slots.len());
         self.pods_version = self.pods_version.wrapping_add(1);
         if let Some(Some(node)) = self.slots.get_mut(id.index()) {
-            node.generation = self.last_generation;
+            node.generation = generation;
         }
     }
 
     fn reorder(&mut self) {
         self.order = OnceLock::new();
+        self.order_version = self.order_version.wrapping_add(1);
     }
 }

@@ -16,6 +16,26 @@ pub(crate) fn zone(labels: &matching::node::Labels) -> (String, String) {
     (first(REGIONS), first(ZONES))
 }
 
+/// All nodes, in order.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) nodes: Vec<NodeId>,
+    /// Where each is, by its place in the cache.
+    pub(super) positions: Vec<u32>,
+}
+
+impl Order {
+    pub(super) fn new(nodes: Vec<NodeId>, places: usize) -> Self {
+        let mut positions = vec![u32::MAX; places];
+        for (position, node) in (0_u32..).zip(&nodes) {
+            if let Some(slot) = positions.get_mut(node.index()) {
+                *slot = position;
+            }
+        }
+        Order { nodes, positions }
+    }
+}
+
 /// One node of each zone at a time.
 pub(super) fn interleave<'n>(nodes: impl Iterator<Item = (NodeId, &'n matching::node::Labels)>) -> Vec<NodeId> {
     let mut zones: BTreeMap<(String, String), Vec<NodeId>> = BTreeMap::new();

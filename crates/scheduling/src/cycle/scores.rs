@@ -30,6 +30,21 @@ pub struct PluginScores {
     pub normalized: Vec<(NodeId, i64)>,
 }
 
+/// The score of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScoreOf {
+    /// The sum.
+    pub total: i64,
+    /// What each plugin adds to it, in order.
+    pub by_plugin: Vec<(&'static str, i64)>,
+}
+
+/// Whether scores can be remembered that depend on this.
+pub(super) fn is_remembered(depends_on: Dependencies) -> bool {
+    let cannot = depends_on.include(Dependencies::UNKNOWN) || depends_on.include(Dependencies::PODS);
+    !cannot && !depends_on.is_empty()
+}
+
 /// Scores nodes.
 ///
 /// # Errors
@@ -82,11 +97,11 @@ fn score_with(
     for enabled in profile.at(Point::Score) {
         let name = enabled.plugin.name();
         let begun = timer.begin_plugin();
-        let said = enabled.plugin.pre_score(pod, cluster, nodes);
+        let said = enabled.plugin.pre_score(pod, cluster, Some(nodes));
         let status = match &said {
             PreScore::Skip => SKIP,
             PreScore::Fail(status) => status.code.name(),
-            PreScore::Ask(_) => SUCCESS,
+            PreScore::Ask(_) | PreScore::Together => SUCCESS,
         };
         timer.end(begun, Point::PreScore, name, status);
         let scorer = match said {
@@ -95,13 +110,12 @@ fn score_with(
                 continue;
             }
             PreScore::Fail(status) => return Err(failed("PreScore", name, &status)),
+            PreScore::Together => return Err(failed("PreScore", name, &Status::error("the nodes are known"))),
             PreScore::Ask(scorer) => scorer,
         };
         let begun = timer.begin_plugin();
         let depends_on = scorer.depends_on();
-        let cannot = depends_on.include(Dependencies::UNKNOWN) || depends_on.include(Dependencies::PODS);
-        let mut column =
-            memory.as_mut().map(|memory| memory.scores(name)).filter(|_| !cannot && !depends_on.is_empty());
+        let mut column = memory.as_mut().map(|memory| memory.scores(name)).filter(|_| is_remembered(depends_on));
         if let Some(column) = &mut column {
             column.begin(depends_on, cluster);
         }
@@ -136,6 +150,16 @@ fn failed(point: &str, plugin: &'static str, status: &Status) -> Status {
 }
 
 impl Scores {
+    /// The score of a node.
+    pub fn of(&self, node: NodeId) -> Option<ScoreOf> {
+        let place = self.total.iter().position(|(it, _)| *it == node)?;
+        let by_plugin = self.by_plugin.iter().map(|by| {
+            let score = by.normalized.get(place).map_or(0, |(_, score)| *score);
+            (by.plugin, score.saturating_mul(by.weight))
+        });
+        Some(ScoreOf { total: self.total.get(place)?.1, by_plugin: by_plugin.collect() })
+    }
+
     /// The nodes with the highest score.
     pub fn best(&self) -> Vec<NodeId> {
         let highest = self.total.iter().map(|(_, score)| *score).max();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Filters;
+use super::{Filters, Refused};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Point, Status};
@@ -80,25 +80,45 @@ impl Search<'_> {
     }
 
     fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>, timer: &mut Timer) -> Result<Found, Status> {
-        let cache = &self.cluster.cache;
+        match Filters::timed(self.profile, pod, self.cluster, timer) {
+            Ok(filters) => self.look(pod, &filters, memory, timer),
+            Err(refused) => self.refused(refused),
+        }
+    }
+
+    /// What is found where plugins are against all nodes.
+    ///
+    /// # Errors
+    /// Something went wrong; the attempt ends.
+    pub(super) fn refused(&self, refused: Refused) -> Result<Found, Status> {
+        if !refused.status.code.is_rejection() {
+            return Err(pre_filter_failed(refused.status));
+        }
         let mut found = Found::default();
-        found.diagnosis.nodes = cache.order().len();
-        let filters = match Filters::timed(self.profile, pod, self.cluster, timer) {
-            Ok(filters) => filters,
-            Err(refused) if !refused.status.code.is_rejection() => {
-                return Err(pre_filter_failed(refused.status));
-            }
-            Err(refused) => {
-                found.diagnosis.plugins.extend(&refused.narrowed_by);
-                found.diagnosis.add_plugin(&refused.status);
-                found.diagnosis.pre_filter = Some(refused.status.message());
-                found.diagnosis.others = Some(Arc::new(refused.status));
-                return Ok(found);
-            }
-        };
+        found.diagnosis.nodes = self.cluster.cache.order().len();
+        found.diagnosis.plugins.extend(&refused.narrowed_by);
+        found.diagnosis.add_plugin(&refused.status);
+        found.diagnosis.pre_filter = Some(refused.status.message());
+        found.diagnosis.others = Some(Arc::new(refused.status));
+        Ok(found)
+    }
+
+    /// Looks at nodes in turn.
+    ///
+    /// # Errors
+    /// Something went wrong; the attempt ends.
+    pub(super) fn look(
+        &self,
+        pod: &PodInfo,
+        filters: &Filters<'_>,
+        memory: Option<&mut Remembered>,
+        timer: &mut Timer,
+    ) -> Result<Found, Status> {
+        let mut found = Found::default();
+        found.diagnosis.nodes = self.cluster.cache.order().len();
         found.asked = filters.asked.iter().map(|asked| asked.name).collect();
         let begun = timer.begin();
-        let searched = self.search(pod, &filters, memory, &mut found);
+        let searched = self.search(pod, filters, memory, &mut found);
         let status = match &searched {
             Ok(()) if found.feasible.is_empty() => Code::Unschedulable.name(),
             searched => status_of(searched),
@@ -162,10 +182,10 @@ impl Search<'_> {
     ) -> Result<(), Status> {
         let mut statuses = Statuses::default();
         let (first, depends_on) = filters.rememberable();
-        let mut verdicts = memory.map(|memory| &mut memory.verdicts).filter(|_| first > 0);
-        if let Some(verdicts) = &mut verdicts {
-            verdicts.begin(depends_on, self.cluster);
-        }
+        let mut verdicts = memory.filter(|_| first > 0).map(|memory| {
+            memory.begin_verdicts(filters.asked.iter().take(first).map(|asked| asked.name), depends_on, self.cluster);
+            &mut memory.verdicts
+        });
         let nominated = &self.cluster.nominated;
         let waits_here = |node: &NodeInfo| !nominated.is_empty() && !nominated.on(node.name()).is_empty();
         for node in nodes {
@@ -211,7 +231,7 @@ fn filter_failed(status: Status) -> Status {
 
 /// Equal statuses are kept once: thousands of nodes say the same.
 #[derive(Debug, Default)]
-struct Statuses {
+pub(super) struct Statuses {
     recent: Vec<Arc<Status>>,
 }
 
@@ -219,7 +239,7 @@ const RECENT: usize = 16;
 
 impl Statuses {
     /// A rejection to be counted; anything else that is wrong ends the attempt.
-    fn note(&mut self, answer: Result<(), Status>) -> Result<Option<Arc<Status>>, Status> {
+    pub(super) fn note(&mut self, answer: Result<(), Status>) -> Result<Option<Arc<Status>>, Status> {
         match answer {
             Ok(()) => Ok(None),
             Err(status) if status.code == Code::Error => Err(filter_failed(status)),

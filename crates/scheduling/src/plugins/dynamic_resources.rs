@@ -147,7 +147,7 @@ impl Plugin for DynamicResources {
         })
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         if pod.spec().resource_claims.is_empty() {
             return PreScore::Skip;
         }
@@ -344,6 +344,10 @@ impl Score for Asking<'_> {
         let mut attempt = attempt.borrow_mut();
         let found = attempt.ask(target(node)).map_err(|error| self.fail(&error))?;
         Ok(found.map_or(0, |found| attempt.score(&found).saturating_add(given)))
+    }
+
+    fn is_relative(&self) -> bool {
+        true
     }
 
     fn normalize(&self, scores: &mut [(NodeId, i64)]) {

@@ -34,7 +34,7 @@ impl Plugin for ImageLocality {
         POINTS
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         let spec = pod.spec();
         let containers = spec.init_containers.iter().chain(&spec.containers).map(|container| &container.image);
         let volumes = spec.volumes.iter().filter_map(|volume| volume.image.as_ref()).map(|image| &image.reference);

@@ -84,12 +84,13 @@ impl Plugin for InterPodAffinity {
         PreFilter::Ask(Box::new(together))
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, nodes: Option<&[NodeId]>) -> PreScore<'c> {
         let prefers = !pod.affinity.preferred.is_empty() || !pod.affinity.preferred_anti.is_empty();
         if self.ignores_existing_preferences && !prefers {
             return PreScore::Skip;
         }
-        match scoring::Preference::new(pod, cluster, self.hard_weight, prefers) {
+        match scoring::Preference::new(pod, cluster, self.hard_weight, prefers, nodes.is_none()) {
+            Some(_) if nodes.is_none() => PreScore::Together,
             Some(preference) => PreScore::Ask(Box::new(preference)),
             None => PreScore::Skip,
         }

@@ -91,7 +91,7 @@ impl Plugin for NodeAffinity {
         }
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         let preferred = pod.matcher.preferred();
         let errors = preferred.errors();
         if !errors.is_empty() {
@@ -149,6 +149,10 @@ impl Score for Affinity<'_> {
         let node = &node.object.matching;
         let added = self.plugin.added_preferred.as_ref().map_or(0, |added| added.score(node));
         Ok(self.pod.matcher.preferred().score(node).saturating_add(added))
+    }
+
+    fn is_relative(&self) -> bool {
+        true
     }
 
     fn normalize(&self, scores: &mut [(NodeId, i64)]) {

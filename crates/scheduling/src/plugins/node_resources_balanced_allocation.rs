@@ -42,7 +42,7 @@ impl Plugin for BalancedAllocation {
         POINTS
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         // Pods that ask for nothing would all go to one node.
         if self.resources.iter().all(|spec| asked(spec, pod, false) == 0) {
             return PreScore::Skip;

@@ -90,7 +90,7 @@ impl Plugin for NodeResourcesFit {
         PreFilter::Ask(Box::new(Room { plugin: self, pod, cluster }))
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         PreScore::Ask(Box::new(Room { plugin: self, pod, cluster }))
     }
 }

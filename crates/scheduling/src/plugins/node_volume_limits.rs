@@ -19,15 +19,16 @@ pub(super) const NAME: &str = "NodeVolumeLimits";
 /// Where it has a say.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
-/// Names of built-in drivers that a node may have handed to a CSI driver, and that driver.
-const MIGRATED: [(&str, &str); 3] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+/// Names of built-in drivers, and the CSI drivers that do their work. Kubernetes counts volumes of some only.
+const BUILT_IN: [(&str, Option<&str>); 7] = [
+    ("kubernetes.io/aws-ebs", Some("ebs.csi.aws.com")),
+    ("kubernetes.io/gce-pd", Some("pd.csi.storage.gke.io")),
+    ("kubernetes.io/azure-disk", Some("disk.csi.azure.com")),
+    ("kubernetes.io/cinder", Some("cinder.csi.openstack.org")),
+    ("kubernetes.io/portworx-volume", Some("pxd.portworx.com")),
+    ("kubernetes.io/azure-file", None),
+    ("kubernetes.io/vsphere-volume", None),
 ];
-
-/// Which built-in drivers a node has handed to CSI drivers.
-const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 #[derive(Debug)]
 struct NodeVolumeLimits;
@@ -70,9 +71,7 @@ impl Plugin for NodeVolumeLimits {
                 claim.metadata.namespace == *pod.namespace() && claims_of(pod).any(|used| is_it(&used.name))
             }
             Change::VolumeAttachment { old: Some(deleted), .. } => {
-                let driver =
-                    |plugin: &str| MIGRATED.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver);
-                let attaches = |plugin: &str| driver(plugin) == Some(deleted.spec.attacher.as_str());
+                let attaches = |plugin: &str| driver_of(plugin) == Some(deleted.spec.attacher.as_str());
                 pod.spec().volumes.iter().any(|volume| {
                     volume.persistent_volume_claim.is_some()
                         || built_in(volume).is_some_and(|(plugin, _)| attaches(plugin))
@@ -120,11 +119,9 @@ fn limits(node: Option<&CSINode>) -> BTreeMap<Text, i32> {
     drivers.iter().filter_map(|driver| Some((driver.name.clone(), count(driver)?))).collect()
 }
 
-/// The CSI driver that does the work of a built-in one on a node.
-fn migrated(node: Option<&CSINode>, built_in: &str) -> Option<&'static str> {
-    let plugins = node?.metadata.annotations.get(MIGRATED_PLUGINS)?;
-    let is_on = plugins.split(',').any(|plugin| plugin == built_in);
-    MIGRATED.iter().find(|(name, _)| is_on && *name == built_in).map(|(_, driver)| *driver)
+/// The CSI driver that does the work of a built-in one.
+fn driver_of(built_in: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(name, _)| *name == built_in)?.1
 }
 
 #[derive(Clone, Copy)]
@@ -142,7 +139,7 @@ impl Limits<'_> {
         for volume in &pod.spec().volumes {
             let Some(used) = claim_of(volume, pod) else {
                 if let Some((plugin, id)) = built_in(volume)
-                    && let Some(driver) = migrated(node, plugin)
+                    && let Some(driver) = driver_of(plugin).filter(|_| node.is_some())
                 {
                     all.insert((driver.into(), id.into()));
                 }
@@ -178,8 +175,8 @@ impl Limits<'_> {
         }
         let class = class(self.cluster, class_of_claim(claim))?;
         let provisioner = class.provisioner.as_str();
-        let driver = match MIGRATED.iter().any(|(name, _)| *name == provisioner) {
-            true => migrated(node, provisioner)?,
+        let driver = match BUILT_IN.iter().any(|(name, _)| *name == provisioner) {
+            true => driver_of(provisioner).filter(|_| node.is_some())?,
             false => provisioner,
         };
         let handle = format!("\u{0}{}/{}", claim.metadata.namespace, claim.metadata.name);
@@ -239,5 +236,66 @@ impl Filter for Limits<'_> {
 
     fn depends_on(&self) -> Dependencies {
         Dependencies::NODE.and(Dependencies::VOLUMES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use api::json::{from_value, parse};
+    use matching::Features;
+
+    use super::*;
+    use crate::cluster::Object;
+    use crate::queue::Backoff;
+    use crate::{Outcome, Scheduler, plugins};
+
+    fn object<T: serde::de::DeserializeOwned>(text: &str) -> T {
+        from_value(&parse(text.as_bytes()).unwrap()).unwrap()
+    }
+
+    /// Places pods with a disk each on a node that can have one volume of the CSI driver that does the disks' work.
+    #[track_caller]
+    fn check(disks: [&str; 2], second: Result<&str, &str>) {
+        let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
+        let matcher = Arc::new(Matcher::new(NonZeroUsize::new(4).unwrap(), clock, Features::ALL).unwrap());
+        let profile = plugins::default_profile(&matcher).unwrap();
+        let mut scheduler = Scheduler::new(vec![profile], Backoff::default(), matcher, 1);
+        let now = Duration::ZERO;
+        let node = r#"{"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}"#;
+        scheduler.set_node(&object(node), now);
+        let limit = r#"{"metadata": {"name": "n"}, "spec": {"drivers": [
+            {"name": "pd.csi.storage.gke.io", "nodeID": "n", "allocatable": {"count": 1}}]}}"#;
+        scheduler.set_object(&Object::CsiNode(Arc::new(object(limit))), now);
+        let mut outcomes = Vec::new();
+        for (name, disk) in ["a", "b"].into_iter().zip(disks) {
+            let pod = format!(
+                r#"{{"metadata": {{"name": "{name}", "namespace": "d", "uid": "{name}"}},
+                    "spec": {{"containers": [{{"name": "c"}}], "volumes": [{{"name": "v", {disk}}}]}}}}"#
+            );
+            scheduler.set_pod(&object(&pod), now);
+            outcomes.push(match scheduler.schedule_one(now).unwrap().outcome {
+                Outcome::Scheduled(placement) => Ok(placement.node.to_string()),
+                Outcome::Unschedulable(unplaced) => Err(unplaced.message),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(outcomes[0].as_deref(), Ok("n"));
+        match (&outcomes[1], second) {
+            (Ok(node), Ok(expected)) => assert_eq!(node, expected),
+            (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn disks_of_built_in_drivers_count_for_their_csi_driver() {
+        let gce = |name: &str| format!(r#""gcePersistentDisk": {{"pdName": "{name}", "readOnly": true}}"#);
+        check([&gce("x"), &gce("y")], Err("exceed max volume count"));
+        check([&gce("x"), &gce("x")], Ok("n"));
+        check([&gce("x"), r#""awsElasticBlockStore": {"volumeID": "y"}"#], Ok("n"));
+        check([&gce("x"), r#""emptyDir": {}"#], Ok("n"));
     }
 }

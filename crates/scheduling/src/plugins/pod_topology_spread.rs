@@ -187,10 +187,11 @@ impl Plugin for PodTopologySpread {
         }
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, nodes: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, nodes: Option<&[NodeId]>) -> PreScore<'c> {
         match self.constraints(pod, SCHEDULE_ANYWAY, cluster) {
             Ok(constraints) if constraints.is_empty() => PreScore::Skip,
             Ok(constraints) => {
+                let Some(nodes) = nodes else { return PreScore::Together };
                 let requires_all = self.requires_all_keys(pod);
                 PreScore::Ask(Box::new(scoring::Preference::new(constraints, pod, cluster, nodes, requires_all)))
             }

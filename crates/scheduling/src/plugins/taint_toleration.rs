@@ -53,7 +53,7 @@ impl Plugin for TaintToleration {
         PreFilter::Ask(Box::new(Taints(pod)))
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         PreScore::Ask(Box::new(Taints(pod)))
     }
 }
@@ -82,6 +82,10 @@ impl Filter for Taints<'_> {
 impl Score for Taints<'_> {
     fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
         Ok(i64::from(self.0.matcher.taints(&node.object.matching.taints).intolerable_soft))
+    }
+
+    fn is_relative(&self) -> bool {
+        true
     }
 
     fn normalize(&self, scores: &mut [(NodeId, i64)]) {

@@ -91,7 +91,7 @@ impl Plugin for VolumeBinding {
         }
     }
 
-    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: &[NodeId]) -> PreScore<'c> {
+    fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         let claims = Claims::of(pod, cluster).unwrap_or_default();
         PreScore::Ask(Box::new(Fullness { shape: &self.shape, claims, cluster }))
     }

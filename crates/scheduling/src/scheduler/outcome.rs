@@ -7,7 +7,7 @@ use api::json::Text;
 use crate::aside::DeviceSearch;
 use crate::cluster::{PodKey, Spent};
 use crate::complaints::Complaint;
-use crate::cycle::{Evaluation, Scores};
+use crate::cycle::{Evaluation, ScoreOf};
 use crate::preemption::Nomination;
 use crate::queue::QueuedPod;
 use crate::timing::Timing;
@@ -34,8 +34,8 @@ pub struct Attempt {
     pub feasible_nodes: usize,
     /// How often plugins were asked, and what they said.
     pub evaluations: Vec<Evaluation>,
-    /// How much plugins like the nodes that fit, where there was a choice.
-    pub scores: Option<Scores>,
+    /// How much plugins like the node, where there was a choice.
+    pub score: Option<ScoreOf>,
     /// How long plugins took, where the caller gave a clock.
     pub timings: Vec<Timing>,
     /// What was wrong with expressions and values, where it was not told before.
@@ -96,7 +96,7 @@ impl Attempt {
             evaluated_nodes: 0,
             feasible_nodes: 0,
             evaluations: Vec::new(),
-            scores: None,
+            score: None,
             timings: Vec::new(),
             complaints: Vec::new(),
             devices: None,

@@ -8,7 +8,7 @@ use api::core::v1::{Node, Pod};
 use matching::Features;
 
 use super::*;
-use crate::Complaint;
+use crate::{Complaint, cycle};
 
 const START: Duration = Duration::from_secs(1000);
 const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
@@ -229,7 +229,7 @@ fn remembered_answers_are_fresh_ones() {
         let mut compared = 0;
         for step in 0..120 {
             now += Duration::from_millis(700);
-            change_something(&mut scheduler, &mut random, step, now);
+            change_something(&mut scheduler, &mut random, 6, step, now);
             compared += compare(&mut scheduler);
             if let Some(attempt) = scheduler.schedule_one(now)
                 && matches!(attempt.outcome, Outcome::Scheduled(_))
@@ -244,8 +244,62 @@ fn remembered_answers_are_fresh_ones() {
     }
 }
 
-fn change_something(scheduler: &mut Scheduler, random: &mut Random, step: usize, now: Duration) {
-    let name = format!("n{}", random.below(6));
+/// Nodes that are ranked come to the same as nodes that are looked at in turn: the same node by the same lot, the same scores,
+/// counts and sentences, and the next search begins at the same node.
+#[test]
+fn ranked_nodes_are_those_found_in_turn() {
+    const NODES: usize = 130;
+    for seed in 0..6 {
+        let (mut ranking, mut plain) = (scheduler(), scheduler());
+        plain.memory = Memory::unranked();
+        let (mut on_ranking, mut on_plain) = (Random::new(seed), Random::new(seed));
+        let (mut now, mut placed, mut unplaced) = (START, 0, 0);
+        for number in 0..NODES {
+            let mut it = node(&format!("n{number}"), "4", "");
+            it.metadata.labels.insert("zone".into(), ["a", "b"][number % 2].into());
+            ranking.set_node(&it, now);
+            plain.set_node(&it, now);
+        }
+        for step in 0..400 {
+            now += Duration::from_millis(700);
+            change_something(&mut ranking, &mut on_ranking, NODES, step, now);
+            change_something(&mut plain, &mut on_plain, NODES, step, now);
+            let attempts = (ranking.schedule_one(now), plain.schedule_one(now));
+            let (Some(left), Some(right)) = attempts else {
+                assert!(attempts.0.is_none() && attempts.1.is_none());
+                continue;
+            };
+            assert_eq!(said(&left), said(&right), "{seed} {step}");
+            assert_eq!(ranking.start, plain.start, "{seed} {step}");
+            match left.outcome {
+                Outcome::Scheduled(_) => placed += 1,
+                _ => unplaced += 1,
+            }
+            if (on_ranking.below(4), on_plain.below(4)) == (0, 0) {
+                ranking.binding_failed(&left.uid, now);
+                plain.binding_failed(&left.uid, now);
+            }
+        }
+        assert!(placed > 100 && unplaced > 5, "{placed} {unplaced}");
+        assert!(ranking.memory.ranked() >= 6 && plain.memory.ranked() == 0, "{}", ranking.memory.ranked());
+    }
+}
+
+/// Everything about an attempt that can be told.
+fn said(attempt: &Attempt) -> String {
+    let Attempt { pod, evaluated_nodes, feasible_nodes, score, outcome, .. } = attempt;
+    let mut evaluations: Vec<String> = attempt.evaluations.iter().map(|it| format!("{it:?}")).collect();
+    evaluations.sort();
+    let outcome = match outcome {
+        Outcome::Scheduled(placement) => format!("{placement:?}"),
+        Outcome::Unschedulable(it) => format!("{} {:?}", it.message, it.nomination.as_ref().map(|it| &it.node)),
+        other => format!("{other:?}"),
+    };
+    format!("{pod}: {evaluated_nodes} {feasible_nodes} {score:?} {evaluations:?} {outcome}")
+}
+
+fn change_something(scheduler: &mut Scheduler, random: &mut Random, nodes: usize, step: usize, now: Duration) {
+    let name = format!("n{}", random.below(nodes));
     match random.below(9) {
         0..=2 => {
             let taints = [
@@ -271,9 +325,16 @@ fn change_something(scheduler: &mut Scheduler, random: &mut Random, step: usize,
                     [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}]}}"#,
                 r#", "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
                     "labelSelector": {"matchLabels": {"app": "x"}}}]"#,
+                r#", "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+                    [{"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}},
+                     {"weight": 3, "preference": {"matchCELExpressions": ["node.labels['kubernetes.io/hostname'] > 'n3'"]}}]}}"#,
+                "",
+                r#", "nodeSelector": {"kubernetes.io/hostname": "n3"}"#,
             ];
-            let mut pod = pod(&format!("p{step}"), ["100m", "2"][random.below(2)], kinds[random.below(4)]);
-            pod.metadata.labels.insert("app".into(), "x".into());
+            let kind = random.below(kinds.len());
+            let mut pod = pod(&format!("p{step}"), ["100m", "2"][random.below(2)], kinds[kind]);
+            // The others are nothing to those that look at pods elsewhere.
+            pod.metadata.labels.insert("app".into(), if (1..4).contains(&kind) { "x" } else { "y" }.into());
             pod.spec.containers[0].image = "img".into();
             scheduler.set_pod(&pod, now);
         }

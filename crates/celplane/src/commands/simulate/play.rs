@@ -16,7 +16,6 @@ use api::resource::v1::ResourceClaim;
 use matching::Matcher;
 use scheduling::cluster::{Devices, Object};
 use scheduling::config::Configuration;
-use scheduling::cycle::Scores;
 use scheduling::{Attempt, Outcome, Scheduler};
 
 use super::cluster::Cluster;
@@ -243,8 +242,7 @@ impl Playing {
         let pod = attempt.pod.to_string();
         match attempt.outcome {
             Outcome::Scheduled(placement) => {
-                let score = attempt.scores.as_ref().filter(|_| self.with_scores);
-                let score = score.and_then(|scores| self.score_of(scores, &placement.node));
+                let score = attempt.score.filter(|_| self.with_scores).map(|it| (it.total, it.by_plugin));
                 let devices = writes::devices(&placement.writes);
                 writes::carry_out(&mut self.core, &placement.writes, &attempt.pod.name, &attempt.uid, self.now);
                 self.core.bound(&attempt.uid);
@@ -274,15 +272,6 @@ impl Playing {
                 self.core.searched(search.run(), self.now);
             }
         }
-    }
-
-    fn score_of(&self, scores: &Scores, node: &str) -> Option<(i64, Vec<(&'static str, i64)>)> {
-        let id = self.core.cluster().cache.node_named(node)?.id;
-        let find = |list: &[(scheduling::cluster::NodeId, i64)]| list.iter().find(|(it, _)| *it == id).map(|(_, it)| *it);
-        let parts = scores.by_plugin.iter().filter_map(|by| {
-            Some((by.plugin, find(&by.normalized)?.saturating_mul(by.weight)))
-        });
-        Some((find(&scores.total)?, parts.collect()))
     }
 
     fn finish(mut self, names: &HashMap<Text, String>) -> Played {

@@ -14,8 +14,14 @@ pub(super) struct Preference {
 }
 
 impl Preference {
-    /// Nothing if no term means anything on any node.
-    pub(super) fn new(pod: &PodInfo, cluster: &Cluster, hard_weight: i32, prefers: bool) -> Option<Self> {
+    /// Nothing if no term means anything on any node. `only_whether` ends at the first that may.
+    pub(super) fn new(
+        pod: &PodInfo,
+        cluster: &Cluster,
+        hard_weight: i32,
+        prefers: bool,
+        only_whether: bool,
+    ) -> Option<Self> {
         let own_labels = namespace_labels(cluster, pod.namespace()).cloned().unwrap_or_default();
         let resolve = |terms: &[(AffinityTerm, i32)], sign: i64| -> Vec<(AffinityTerm, i64)> {
             let weigh = |weight: i32| i64::from(weight).saturating_mul(sign);
@@ -32,6 +38,9 @@ impl Preference {
             let weights = weights(pod, &own_labels, &own, shape, hard_weight);
             if weights.is_empty() {
                 continue;
+            }
+            if only_whether {
+                return Some(Preference { sums });
             }
             for (node, count) in nodes {
                 let Some(node) = cluster.cache.node(*node) else { continue };
@@ -83,6 +92,10 @@ impl Score for Preference {
             let share = if range > 0 { above as f64 / range as f64 } else { 0.0 };
             *score = (MAX_NODE_SCORE as f64 * share) as i64;
         }
+    }
+
+    fn is_relative(&self) -> bool {
+        true
     }
 
     fn depends_on(&self) -> Dependencies {

@@ -98,6 +98,10 @@ impl Score for Preference {
         Ok(score.round() as i64)
     }
 
+    fn is_relative(&self) -> bool {
+        true
+    }
+
     fn normalize(&self, scores: &mut [(NodeId, i64)]) {
         let counted = || scores.iter().filter(|(node, _)| !self.ignored.contains(node)).map(|(_, score)| *score);
         let least = counted().min().unwrap_or(i64::MAX);

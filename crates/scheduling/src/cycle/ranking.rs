@@ -1,0 +1,284 @@
+//! What is known of each node for one shape, summed up by blocks of nodes, so that most nodes need no look.
+//!
+//! Nodes stand in their order. Each belongs to a group of nodes that differ in nothing but a number, the higher the better.
+//! Who belongs to which group is the caller's to say, and what that means.
+
+use std::ops::Range;
+
+/// How many nodes are summed up. Tests take few, so that few nodes make many blocks.
+const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
+
+/// What is known of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Ranking {
+    /// By position; nothing where the caller has to be asked.
+    known: Vec<Option<Known>>,
+    blocks: Vec<Block>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Its group.
+    pub(super) group: u32,
+    /// It fits; others do not count as found.
+    pub(super) fits: bool,
+    /// How good it is within its group.
+    pub(super) score: i64,
+}
+
+/// The nodes of a group, summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// The group.
+    pub(super) group: u32,
+    /// They fit.
+    pub(super) fits: bool,
+    /// How many there are.
+    pub(super) count: usize,
+    /// The highest score.
+    pub(super) best: i64,
+    /// How many have it.
+    pub(super) ties: usize,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    /// The sums hold.
+    is_current: bool,
+    fitting: usize,
+    tallies: Vec<Tally>,
+}
+
+/// What a search passed.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// How many nodes.
+    pub(super) nodes: usize,
+    /// How many of them fit.
+    pub(super) fitting: usize,
+    /// All of them by group.
+    pub(super) tallies: Vec<Tally>,
+}
+
+impl Ranking {
+    /// Nothing is known of any node.
+    pub(super) fn reset(&mut self, nodes: usize) {
+        self.known.clear();
+        self.known.resize(nodes, None);
+        self.blocks.clear();
+        self.blocks.resize_with(nodes.div_ceil(BLOCK), Block::default);
+    }
+
+    /// Nothing is known of this node any more.
+    pub(super) fn forget(&mut self, position: usize) {
+        if let Some(known) = self.known.get_mut(position) {
+            *known = None;
+        }
+        if let Some(block) = self.blocks.get_mut(position / BLOCK) {
+            block.is_current = false;
+        }
+    }
+
+    /// Goes round from a position until enough nodes that fit are found.
+    ///
+    /// # Errors
+    /// The caller could not say something.
+    pub(super) fn find<E>(
+        &mut self,
+        start: usize,
+        enough: usize,
+        mut ask: impl FnMut(usize) -> Result<Known, E>,
+    ) -> Result<Passed, E> {
+        let mut passed = Passed::default();
+        for piece in round(start, self.known.len(), self.known.len()) {
+            if piece.len() == BLOCK {
+                let block = self.current(piece.start / BLOCK, &mut ask)?;
+                if let Some(block) = block.filter(|block| passed.fitting.saturating_add(block.fitting) < enough) {
+                    passed.nodes = passed.nodes.saturating_add(BLOCK);
+                    passed.fitting = passed.fitting.saturating_add(block.fitting);
+                    block.tallies.iter().for_each(|tally| add(&mut passed.tallies, *tally));
+                    continue;
+                }
+            }
+            for position in piece {
+                let Some(known) = self.known(position, &mut ask)? else { continue };
+                passed.nodes = passed.nodes.saturating_add(1);
+                passed.fitting = passed.fitting.saturating_add(usize::from(known.fits));
+                add(&mut passed.tallies, Tally::of(known));
+                if passed.fitting >= enough {
+                    return Ok(passed);
+                }
+            }
+        }
+        Ok(passed)
+    }
+
+    /// The position of one of the best nodes, after so many others of them. `best` says of a group which score that is.
+    pub(super) fn nth(
+        &self,
+        start: usize,
+        passed: usize,
+        mut skipped: usize,
+        best: impl Fn(u32) -> Option<i64>,
+    ) -> Option<usize> {
+        for piece in round(start, passed, self.known.len()) {
+            let block = self.blocks.get(piece.start / BLOCK).filter(|it| it.is_current && piece.len() == BLOCK);
+            if let Some(block) = block {
+                let tied = block.tallies.iter().filter(|tally| best(tally.group) == Some(tally.best));
+                let tied: usize = tied.map(|tally| tally.ties).sum();
+                if tied <= skipped {
+                    skipped = skipped.saturating_sub(tied);
+                    continue;
+                }
+            }
+            for position in piece {
+                let known = self.known.get(position).copied().flatten();
+                if known.is_some_and(|known| best(known.group) == Some(known.score)) {
+                    if skipped == 0 {
+                        return Some(position);
+                    }
+                    skipped = skipped.saturating_sub(1);
+                }
+            }
+        }
+        None
+    }
+
+    /// The group of a node of which something is known.
+    pub(super) fn group_of(&self, position: usize) -> Option<u32> {
+        self.known.get(position).copied().flatten().map(|known| known.group)
+    }
+
+    fn known<E>(
+        &mut self,
+        position: usize,
+        ask: &mut impl FnMut(usize) -> Result<Known, E>,
+    ) -> Result<Option<Known>, E> {
+        let Some(known) = self.known.get_mut(position) else { return Ok(None) };
+        match known {
+            Some(_) => {}
+            // INVARIANT: its block is not current.
+            None => *known = Some(ask(position)?),
+        }
+        Ok(*known)
+    }
+
+    /// A block whose sums hold.
+    fn current<E>(
+        &mut self,
+        index: usize,
+        ask: &mut impl FnMut(usize) -> Result<Known, E>,
+    ) -> Result<Option<&Block>, E> {
+        if self.blocks.get(index).is_some_and(|block| !block.is_current) {
+            let from = index.saturating_mul(BLOCK);
+            let (mut tallies, mut fitting) = (Vec::new(), 0_usize);
+            for position in from..from.saturating_add(BLOCK) {
+                let Some(known) = self.known(position, ask)? else { break };
+                fitting = fitting.saturating_add(usize::from(known.fits));
+                add(&mut tallies, Tally::of(known));
+            }
+            if let Some(block) = self.blocks.get_mut(index) {
+                *block = Block { is_current: true, fitting, tallies };
+            }
+        }
+        Ok(self.blocks.get(index))
+    }
+}
+
+impl Tally {
+    fn of(known: Known) -> Self {
+        Tally { group: known.group, fits: known.fits, count: 1, best: known.score, ties: 1 }
+    }
+}
+
+fn add(tallies: &mut Vec<Tally>, more: Tally) {
+    let Some(tally) = tallies.iter_mut().find(|tally| tally.group == more.group) else {
+        tallies.push(more);
+        return;
+    };
+    tally.count = tally.count.saturating_add(more.count);
+    if more.best > tally.best {
+        (tally.best, tally.ties) = (more.best, more.ties);
+    } else if more.best == tally.best {
+        tally.ties = tally.ties.saturating_add(more.ties);
+    }
+}
+
+/// The positions of so many nodes from a start, round the end, in pieces that lie within one block each.
+fn round(start: usize, count: usize, all: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = start.saturating_add(count);
+    let ranges = [start..end.min(all), 0..end.saturating_sub(all).min(start)];
+    ranges.into_iter().flat_map(|range| {
+        let mut from = range.start;
+        std::iter::from_fn(move || {
+            let next = (from / BLOCK).saturating_add(1).saturating_mul(BLOCK).min(range.end);
+            let piece = from..next;
+            from = next;
+            (!piece.is_empty()).then_some(piece)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, reason = "tests")]
+
+    use super::*;
+    use crate::random::Random;
+
+    /// What looking at every node in turn comes to.
+    fn plainly(nodes: &[Known], start: usize, enough: usize) -> Vec<usize> {
+        let mut fitting = 0;
+        let all = nodes.len();
+        let mut passed = Vec::new();
+        for position in (start..start + all).map(|position| position % all) {
+            if fitting >= enough {
+                break;
+            }
+            fitting += usize::from(nodes[position].fits);
+            passed.push(position);
+        }
+        passed
+    }
+
+    #[test]
+    fn sums_are_those_of_all_nodes_in_turn() {
+        let mut random = Random::new(3);
+        for _ in 0..200 {
+            let all = 1 + random.below(40);
+            let groups = 1 + random.below(4);
+            let node = |random: &mut Random| {
+                let group = random.below(groups);
+                Known { group: group as u32, fits: group % 3 != 2, score: random.below(3) as i64 }
+            };
+            let mut nodes: Vec<Known> = (0..all).map(|_| node(&mut random)).collect();
+            let mut ranking = Ranking::default();
+            ranking.reset(all);
+            for _ in 0..10 {
+                for _ in 0..random.below(3) {
+                    let changed = random.below(all);
+                    nodes[changed] = node(&mut random);
+                    ranking.forget(changed);
+                }
+                let (start, enough) = (random.below(all), 1 + random.below(all));
+                let found = ranking.find(start, enough, |position| Ok::<_, ()>(nodes[position])).unwrap();
+                let passed = plainly(&nodes, start, enough);
+                assert_eq!(found.nodes, passed.len());
+                assert_eq!(found.fitting, passed.iter().filter(|position| nodes[**position].fits).count());
+                for tally in &found.tallies {
+                    let of_group = || passed.iter().filter(|position| nodes[**position].group == tally.group);
+                    let best = of_group().map(|position| nodes[*position].score).max();
+                    let tied: Vec<usize> =
+                        of_group().copied().filter(|position| Some(nodes[*position].score) == best).collect();
+                    assert_eq!((tally.count, Some(tally.best), tally.ties), (of_group().count(), best, tied.len()));
+                    let of = |group: u32| best.filter(|_| group == tally.group);
+                    for (skipped, position) in tied.iter().enumerate() {
+                        assert_eq!(ranking.nth(start, found.nodes, skipped, of), Some(*position));
+                    }
+                    assert_eq!(ranking.nth(start, found.nodes, tied.len(), of), None);
+                }
+            }
+        }
+    }
+}
