@@ -19,7 +19,7 @@
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
 //! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
 //! [`certificate_requests`], [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
-//! [`ttl`].
+//! [`ttl`], [`policy_status`].
 
 pub mod action;
 pub mod certificate_requests;
@@ -61,6 +61,7 @@ pub mod persistentvolume_binder;
 pub mod placement;
 pub mod pod_garbage_collector;
 pub mod pods;
+pub mod policy_status;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;

@@ -78,6 +78,7 @@ controllers! {
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
     "ttl-after-finished-controller" as "ttl-after-finished-controller" => crate::ttl_after_finished::run,
     "ttl-controller" as "ttl-controller" => crate::ttl::run,
+    "validatingadmissionpolicy-status-controller" as "validatingadmissionpolicy-status-controller" => crate::policy_status::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 
