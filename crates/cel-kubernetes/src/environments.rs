@@ -4,6 +4,7 @@ pub mod base;
 pub mod device;
 pub mod devices;
 pub mod node_affinity;
+pub mod policy;
 pub mod printer_column;
 pub mod toleration;
 pub mod validation_rule;

@@ -6,6 +6,7 @@
 
 pub mod approve;
 pub mod clean;
+pub mod clean_pods;
 mod rules;
 pub mod sign;
 

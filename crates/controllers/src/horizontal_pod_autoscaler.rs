@@ -3,10 +3,15 @@
 //! There is no metrics API here: a target within its bounds stays as it is, and the autoscaler says that it gets no
 //! metrics, as Kubernetes' does without a metrics server. Follows Kubernetes `pkg/controller/podautoscaler/horizontal.go`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod metrics;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::autoscaling::v2::HorizontalPodAutoscaler;
+use api::core::v1::Pod;
 use api::json::Value;
+use api::labels::Selector;
 use api::time::Timestamp;
 use client::controller::{Controller, Next};
 use client::discovery::Discovery;
@@ -26,6 +31,9 @@ struct Autoscalers {
     executor: Executor,
     settings: Arc<Settings>,
     discovery: Mutex<Arc<Discovery>>,
+    pods: Informer<Pod>,
+    /// Which pods the targets of autoscalers have, as far as they were looked at.
+    selectors: Mutex<BTreeMap<Key, Selector>>,
 }
 
 /// Runs the controller until the end is asked for.
@@ -37,7 +45,9 @@ pub async fn run(context: Context) {
     });
     let executor = context.executor();
     let settings = context.settings.clone();
-    let controller = Arc::new(Autoscalers { autoscalers, executor, settings, discovery: Mutex::default() });
+    let pods = context.informers.all::<Pod>();
+    let (discovery, selectors) = (Mutex::default(), Mutex::default());
+    let controller = Arc::new(Autoscalers { autoscalers, executor, settings, discovery, pods, selectors });
     runner
         .run(move |key| {
             let controller = controller.clone();
@@ -101,39 +111,20 @@ impl Draft {
     }
 }
 
-/// What is told when no metrics can be had: the reason, the condition's message, and why nothing was computed.
-fn without_metrics(autoscaler: &HorizontalPodAutoscaler) -> (&'static str, String, String) {
-    let count = autoscaler.spec.metrics.len();
-    let first = autoscaler.spec.metrics.first();
-    let kind = first.and_then(|it| it.str_at(&["type"])).unwrap_or("Resource");
-    let name = first.and_then(|it| it.at(&["resource", "name"]).or(it.at(&["containerResource", "name"])));
-    let name = name.and_then(Value::as_str).unwrap_or("cpu");
-    let (reason, api, what) = match kind {
-        "Pods" => ("FailedGetPodsMetric", "custom", "pods"),
-        "Object" => ("FailedGetObjectMetric", "custom", "object"),
-        "External" => ("FailedGetExternalMetric", "external", "external"),
-        "ContainerResource" => ("FailedGetContainerResourceMetric", "resource", name),
-        _ => ("FailedGetResourceMetric", "resource", name),
-    };
-    let cause = match api {
-        "resource" => format!(
-            "failed to get {name} utilization: unable to get metrics for resource {name}: unable to fetch metrics from \
-             resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"
-        ),
-        other => format!(
-            "unable to fetch metrics from {other} metrics API: the server could not find the requested resource"
-        ),
-    };
-    let condition = format!("the HPA was unable to compute the replica count: {cause}");
-    let failure = format!(
-        "invalid metrics ({count} invalid out of {count}), first error is: failed to get {what} {api} metric value: {cause}"
-    );
-    (reason, condition, failure)
+/// Why the pods of a target cannot be told from others: reason and message of the condition, and the event's.
+struct Unclear {
+    event: &'static str,
+    reason: &'static str,
+    condition: String,
+    message: String,
 }
 
 impl Autoscalers {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
-        let Some(autoscaler) = self.autoscalers.store().get_key(&key) else { return Ok(Next::Done) };
+        let Some(autoscaler) = self.autoscalers.store().get_key(&key) else {
+            self.selectors().remove(&key);
+            return Ok(Next::Done);
+        };
         let about = client::events::reference(&**autoscaler);
         let mut draft = Draft::new(&autoscaler, now());
         let mut actions = Vec::new();
@@ -178,11 +169,25 @@ impl Autoscalers {
                         }
                     }
                     Verdict::AskMetrics => {
-                        let (reason, condition, failure) = without_metrics(&autoscaler);
-                        draft.condition("ScalingActive", "False", reason, &condition);
                         edit::set(&mut draft.object, &["status", "currentReplicas"], current);
-                        let cause = condition.trim_start_matches("the HPA was unable to compute the replica count: ");
-                        actions.push(Action::warning(&about, reason, cause.to_owned()));
+                        let failure = match self.check_selector(&key, &scale) {
+                            Err(Unclear { event, reason, condition, message }) => {
+                                draft.condition("ScalingActive", "False", reason, &condition);
+                                actions.push(Action::warning(&about, event, message.clone()));
+                                message
+                            }
+                            Ok(()) => {
+                                let (missing, failure) = metrics::missing(&autoscaler);
+                                if let Some(first) = missing.first() {
+                                    let message =
+                                        format!("the HPA was unable to compute the replica count: {}", first.cause);
+                                    draft.condition("ScalingActive", "False", first.reason, &message);
+                                }
+                                let told = missing.into_iter();
+                                actions.extend(told.map(|it| Action::warning(&about, it.reason, it.cause)));
+                                failure
+                            }
+                        };
                         actions.push(Action::warning(&about, "FailedComputeMetricsReplicas", failure));
                     }
                 }
@@ -193,6 +198,51 @@ impl Autoscalers {
             Next::Done => Ok(Next::After(self.settings.autoscaler_period)),
             next => Ok(next),
         }
+    }
+
+    fn selectors(&self) -> MutexGuard<'_, BTreeMap<Key, Selector>> {
+        self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the target says which pods are its, and no other autoscaler has them.
+    fn check_selector(&self, key: &Key, scale: &Value) -> Result<(), Unclear> {
+        let text = scale.str_at(&["status", "selector"]).unwrap_or_default();
+        if text.is_empty() {
+            return Err(Unclear {
+                event: "SelectorRequired",
+                reason: "InvalidSelector",
+                condition: "the HPA target's scale is missing a selector".to_owned(),
+                message: "selector is required".to_owned(),
+            });
+        }
+        let unclear = |event: &'static str, message: String| Unclear {
+            event,
+            reason: event,
+            condition: message.clone(),
+            message,
+        };
+        let selector = Selector::parse(text).map_err(|error| {
+            let message = format!("couldn't convert selector into a corresponding internal selector object: {error}");
+            unclear("InvalidSelector", message)
+        })?;
+        let mut selectors = self.selectors();
+        selectors.insert(key.clone(), selector.clone());
+        let all = || selectors.iter().filter(|(other, _)| other.namespace == key.namespace);
+        if all().count() == 1 {
+            return Ok(());
+        }
+        let pods = self.pods.store().list();
+        let own = pods.iter().filter(|it| it.metadata.namespace == key.namespace).map(|it| &it.metadata.labels);
+        let rivals = own
+            .filter(|labels| selector.matches(*labels))
+            .flat_map(|labels| all().filter(|(_, it)| it.matches(labels)).map(|(other, _)| other.to_string()));
+        let rivals: BTreeSet<String> = rivals.collect();
+        if rivals.len() > 1 {
+            let two = rivals.into_iter().take(2).collect::<Vec<_>>().join(" ");
+            let message = format!("pods by selector {text} are controlled by more than one HPA (e.g. [{two}])");
+            return Err(unclear("AmbiguousSelector", message));
+        }
+        Ok(())
     }
 
     /// The target's resource and its scale, or why there is none.
@@ -254,11 +304,6 @@ mod tests {
         assert_eq!(judge(&autoscaler(2), 9), Verdict::Rescale(4, "Current number of replicas above Spec.MaxReplicas"));
         assert_eq!(judge(&autoscaler(2), 3), Verdict::AskMetrics);
         assert_eq!(judge(&autoscaler(2), 0), Verdict::Disabled);
-        let (reason, _, failure) = without_metrics(&autoscaler(2));
-        assert_eq!(reason, "FailedGetResourceMetric");
-        assert!(failure.starts_with(
-            "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: "
-        ));
     }
 
     #[test]

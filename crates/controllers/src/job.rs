@@ -81,6 +81,11 @@ pub fn is_finished(job: &Job) -> bool {
     finished_at(job).is_some()
 }
 
+/// Whether somebody else looks after a Job and its pods.
+fn is_foreign(job: &Job) -> bool {
+    job.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller")
+}
+
 /// The condition that says how a Job ended.
 pub(crate) fn finished_at(job: &Job) -> Option<&api::batch::v1::JobCondition> {
     let is_end = |it: &&api::batch::v1::JobCondition| {
@@ -185,8 +190,7 @@ impl Jobs {
             self.forget(&key);
             return Ok(Next::Done);
         };
-        let is_foreign = job.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller");
-        if is_foreign {
+        if is_foreign(&job) {
             return Ok(Next::Done);
         }
         if is_finished(&job) {
@@ -330,13 +334,15 @@ impl Jobs {
             let job = self.jobs.store().get(&pod.metadata.namespace, &owner.name);
             // A local copy may not know yet: only what the server does not know is gone.
             if let Some(job) = job {
-                if job.metadata().uid == owner.uid && !is_finished(&job) {
+                if job.metadata().uid == owner.uid && (!is_finished(&job) || is_foreign(&job)) {
                     return Ok(Next::Done);
                 }
             } else {
                 let jobs = self.executor.client().objects::<Job>();
                 match jobs.get(&pod.metadata.namespace, &owner.name).await {
-                    Ok(job) if job.metadata.uid == owner.uid && !is_finished(&job) => return Ok(Next::Done),
+                    Ok(job) if job.metadata.uid == owner.uid && (!is_finished(&job) || is_foreign(&job)) => {
+                        return Ok(Next::Done);
+                    }
                     Err(error) if !error.is_not_found() => return Err(error.into()),
                     _ => {}
                 }

@@ -19,9 +19,10 @@
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
 //! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
 //! [`certificate_requests`], [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
-//! [`ttl`].
+//! [`ttl`], [`policy_status`], [`service_cidr`], [`trust_bundle_publisher`], [`bootstrap_signer`].
 
 pub mod action;
+pub mod bootstrap_signer;
 pub mod certificate_requests;
 pub mod clusterrole_aggregation;
 mod conditions;
@@ -61,6 +62,7 @@ pub mod persistentvolume_binder;
 pub mod placement;
 pub mod pod_garbage_collector;
 pub mod pods;
+pub mod policy_status;
 pub mod refusals;
 pub mod replicaset;
 pub mod replicationcontroller;
@@ -69,11 +71,13 @@ pub mod resourcequota;
 pub mod root_ca_publisher;
 pub mod service_account;
 pub mod service_account_tokens;
+pub mod service_cidr;
 mod services;
 pub mod settings;
 pub mod statefulset;
 pub mod taint_eviction;
 pub mod token_cleaner;
+pub mod trust_bundle_publisher;
 pub mod ttl;
 pub mod ttl_after_finished;
 pub mod volume_protection;

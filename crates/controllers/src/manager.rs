@@ -44,6 +44,7 @@ macro_rules! controllers {
 }
 
 controllers! {
+    "bootstrap-signer-controller" as "bootstrap-signer" => crate::bootstrap_signer::run,
     "certificatesigningrequest-approving-controller" as "certificate-controller" => crate::certificate_requests::approve::run,
     "certificatesigningrequest-cleaner-controller" as "certificate-controller" => crate::certificate_requests::clean::run,
     "certificatesigningrequest-signing-controller" as "certificate-controller" => crate::certificate_requests::sign::run,
@@ -59,18 +60,21 @@ controllers! {
     "garbage-collector-controller" as "generic-garbage-collector" => crate::garbage_collector::run,
     "horizontal-pod-autoscaler-controller" as "horizontal-pod-autoscaler" => crate::horizontal_pod_autoscaler::run,
     "job-controller" as "job-controller" => crate::job::run,
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller" as "kube-apiserver-serving-clustertrustbundle-publisher" => crate::trust_bundle_publisher::run,
     "namespace-controller" as "namespace-controller" => crate::namespace::run,
     "node-lifecycle-controller" as "node-controller" => crate::node_lifecycle::run,
     "persistentvolume-binder-controller" as "persistent-volume-binder" => crate::persistentvolume_binder::run,
     "persistentvolume-protection-controller" as "pv-protection-controller" => crate::volume_protection::run_volumes,
     "persistentvolumeclaim-protection-controller" as "pvc-protection-controller" => crate::volume_protection::run_claims,
     "pod-garbage-collector-controller" as "pod-garbage-collector" => crate::pod_garbage_collector::run,
+    "podcertificaterequest-cleaner-controller" as "podcertificaterequestcleaner" => crate::certificate_requests::clean_pods::run,
     "replicaset-controller" as "replicaset-controller" => crate::replicaset::run,
     "replicationcontroller-controller" as "replication-controller" => crate::replicationcontroller::run,
     "device-taint-eviction-controller" as "device-taint-eviction-controller" => crate::device_taint_eviction::run,
     "resourceclaim-controller" as "resource-claim-controller" => crate::resourceclaim::run,
     "resourcequota-controller" as "resourcequota-controller" => crate::resourcequota::run,
     "root-ca-certificate-publisher-controller" as "root-ca-cert-publisher" => crate::root_ca_publisher::run,
+    "service-cidr-controller" as "service-cidrs-controller" => crate::service_cidr::run,
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
     "serviceaccount-token-controller" as "service-account-token" => crate::service_account_tokens::run,
     "statefulset-controller" as "statefulset-controller" => crate::statefulset::run,
@@ -78,6 +82,7 @@ controllers! {
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
     "ttl-after-finished-controller" as "ttl-after-finished-controller" => crate::ttl_after_finished::run,
     "ttl-controller" as "ttl-controller" => crate::ttl::run,
+    "validatingadmissionpolicy-status-controller" as "validatingadmissionpolicy-status-controller" => crate::policy_status::run,
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::core::v1::Secret;
 use api::time::Timestamp;
 use client::controller::{Controller, Next, own};
-use client::informer::Key;
+use client::informer::{Informer, Key};
 use client::objects::{Deletion, Selection};
 use client::resources::Served as _;
 
@@ -21,9 +21,7 @@ const TYPE: &str = "bootstrap.kubernetes.io/token";
 
 /// Runs the controller until the end is asked for.
 pub async fn run(context: Context) {
-    let selection =
-        Selection { namespace: NAMESPACE.to_owned(), fields: format!("type={TYPE}"), ..Selection::default() };
-    let tokens = context.informers.of::<Secret>(&selection);
+    let tokens = tokens_of(&context);
     let executor = context.executor();
     let runner = Controller::new(context.name, &context.runtime).watch(&tokens, own);
     runner
@@ -52,8 +50,15 @@ pub async fn run(context: Context) {
         .await;
 }
 
+/// The informer of bootstrap tokens.
+pub(crate) fn tokens_of(context: &Context) -> Informer<Secret> {
+    let selection =
+        Selection { namespace: NAMESPACE.to_owned(), fields: format!("type={TYPE}"), ..Selection::default() };
+    context.informers.of::<Secret>(&selection)
+}
+
 /// How long a token may still be used; nothing if it has no end. What cannot be read has ended.
-fn left(token: &Secret, now: Timestamp) -> Option<Duration> {
+pub(crate) fn left(token: &Secret, now: Timestamp) -> Option<Duration> {
     let encoded = token.data.get("expiration").filter(|it| !it.is_empty())?;
     let end = api::base64::decode(encoded)
         .ok()

@@ -1,7 +1,7 @@
 //! The authorizer's functions, by their types and prices only.
 //!
-//! No environment of ours declares the variable `authorizer`, and nothing else yields a value of these types, so that no
-//! call can be evaluated: left out is the code that asks an authorizer. What is here makes expressions that name these
+//! Only policies declare the variable `authorizer`, and those are checked and not evaluated; nothing else yields a value of
+//! these types: left out is the code that asks an authorizer. What is here makes expressions that name these
 //! functions check, or fail to check, as in Kubernetes. Follows Kubernetes `apiserver/pkg/cel/library/authz.go`.
 
 use cel::cost::{Cost, Price, STRING_TRAVERSAL_FACTOR, Size};

@@ -22,9 +22,6 @@ use super::record::{Log, Recording};
 /// How many equal nodes there are.
 const NODES: usize = 5;
 
-/// What is published as `kube-root-ca.crt`.
-const ROOT_CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-
 /// The certificate that the recordings' requests were made with.
 const ADMIN_CREDENTIAL: &str = "X509SHA256=d73ab2e1a1b0f635b7a2305b1cf955d75ef9170a1740951cab4eea79e3edf1e2";
 
@@ -100,7 +97,7 @@ impl Cluster {
         let seconds = Duration::from_secs;
         let signer = Arc::new(Signer { server: self.server.clone(), authority: self.authority.clone() });
         let mut settings = controllers::settings::Settings {
-            root_ca: ROOT_CA.to_owned(),
+            root_ca: self.authority.certificate().to_owned(),
             tokens: Some(signer.clone()),
             signer: Some(signer),
             binder_period: seconds(3),

@@ -170,6 +170,12 @@ impl Round<'_> {
                 return;
             }
         };
+        if times.next(now).is_none() {
+            // Such as the 31st of February. Kubernetes: the words are those of its arithmetic.
+            let why = "time difference between two schedules is less than 1 second";
+            self.tell(false, "InvalidSchedule", format!("invalid schedule: {} : {why}", spec.schedule));
+            return;
+        }
         let next = missed::next(cron, &times, now);
         self.plan.again = next.map(|next| until(next, now).saturating_add(DELTA));
         let due = missed::due(cron, &times, now, true);
@@ -242,9 +248,13 @@ mod tests {
     use super::*;
 
     fn cron(spec: &str, status: &str) -> Arc<Document<CronJob>> {
+        cron_at("* * * * *", spec, status)
+    }
+
+    fn cron_at(schedule: &str, spec: &str, status: &str) -> Arc<Document<CronJob>> {
         let text = format!(
             r#"{{"metadata":{{"name":"c","namespace":"ns","uid":"c","creationTimestamp":"2026-03-01T10:00:30Z"}},
-            "spec":{{"schedule":"* * * * *","jobTemplate":{{"spec":{{"x":1}}}}{spec}}},"status":{status}}}"#
+            "spec":{{"schedule":"{schedule}","jobTemplate":{{"spec":{{"x":1}}}}{spec}}},"status":{status}}}"#
         );
         Arc::new(Document::new(api::json::parse(text.as_bytes()).unwrap()).unwrap())
     }
@@ -313,6 +323,16 @@ mod tests {
         assert_eq!(reasons(&none), ["delete", "SuccessfulDelete"]);
         let forgotten = run(cron(r#","suspend":true"#, "{}"), vec![job("c-1", None)]);
         assert_eq!(reasons(&forgotten), ["UnexpectedJob"]);
+    }
+
+    #[test]
+    fn a_time_that_never_comes_is_told() {
+        let plan = run(cron_at("59 23 31 2 *", "", "{}"), Vec::new());
+        assert_eq!((plan.start.is_none(), plan.again, reasons(&plan)), (true, None, vec!["InvalidSchedule"]));
+        let Some(Action::Event(event)) = plan.actions.first() else { panic!("{:?}", plan.actions) };
+        let wanted = "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second";
+        assert_eq!(event.message, wanted);
+        assert_eq!(reasons(&run(cron_at("0 0 29 2 *", "", "{}"), Vec::new())), [""; 0]);
     }
 
     #[test]

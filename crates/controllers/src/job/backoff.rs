@@ -59,7 +59,14 @@ pub(super) fn ended_at(pod: &Pod) -> Timestamp {
         let text = status.state.as_ref()?.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
         Timestamp::parse(text).ok()
     };
-    let of_containers: Option<Vec<Timestamp>> = pod.status.container_statuses.iter().map(of_container).collect();
+    // Sidecars end after all others.
+    let is_sidecar = |status: &&api::core::v1::ContainerStatus| {
+        let mut containers = pod.spec.init_containers.iter();
+        containers.any(|it| it.name == status.name && it.restart_policy.as_deref() == Some("Always"))
+    };
+    let sidecars = pod.status.init_container_statuses.iter().filter(is_sidecar);
+    let of_containers: Option<Vec<Timestamp>> =
+        pod.status.container_statuses.iter().chain(sidecars).map(of_container).collect();
     if let Some(latest) = of_containers.and_then(|times| times.into_iter().max()) {
         return latest;
     }
@@ -77,6 +84,25 @@ pub(super) fn ended_at(pod: &Pod) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_ends_with_its_last_container_or_sidecar() {
+        let status = |name: &str, end: &str| api::json!({"name": name, "state": {"terminated": {"finishedAt": end}}});
+        let pod = |sidecar: &str| {
+            let statuses = api::json!([(status("c", "2026-01-01T00:00:05Z"))]);
+            let others = api::json!([(status("first", "2026-01-01T00:00:01Z")), (status("side", sidecar))]);
+            let pod: Pod = api::json::from_value(&api::json!({
+                "metadata": {"creationTimestamp": "2025-01-01T00:00:00Z"},
+                "spec": {"initContainers": [{"name": "first"}, {"name": "side", "restartPolicy": "Always"}]},
+                "status": {"containerStatuses": statuses, "initContainerStatuses": others},
+            }))
+            .expect("a pod");
+            ended_at(&pod).to_string()
+        };
+        assert_eq!(pod("2026-01-01T00:00:07Z"), "2026-01-01T00:00:07Z");
+        assert_eq!(pod("2026-01-01T00:00:03Z"), "2026-01-01T00:00:05Z");
+        assert_eq!(pod(""), "2025-01-01T00:00:00Z", "the sidecar still runs");
+    }
 
     #[test]
     fn pauses_double_up_to_ten_minutes() {

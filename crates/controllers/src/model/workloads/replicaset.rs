@@ -1,4 +1,4 @@
-//! A ReplicaSet never has more pods than it was asked for, and takes away none that it was asked to keep.
+//! A ReplicaSet or a ReplicationController never has more pods than it was asked for, and takes away none that it was asked to keep.
 
 use api::json;
 
@@ -9,20 +9,24 @@ use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
 
 struct ReplicaSet {
+    /// Of which of both kinds it is.
+    plural: &'static str,
     bounds: Bounds,
     wanted: i64,
 }
 
 impl Model for ReplicaSet {
     fn controllers(&self) -> &'static [&'static str] {
-        &["replicaset-controller"]
+        if self.plural == "replicasets" { &["replicaset-controller"] } else { &["replicationcontroller-controller"] }
     }
 
     fn begin(&mut self, world: &World) {
         self.bounds.ask(self.wanted, self.wanted);
         let wanted = self.wanted;
-        let spec = json!({"replicas": wanted, "selector": {"matchLabels": {"app": "web"}}, "template": (template(1))});
-        world.create("replicasets", json!({"metadata": (metadata()), "spec": spec}));
+        let labels = json!({"app": "web"});
+        let selector = if self.plural == "replicasets" { json!({"matchLabels": labels}) } else { labels };
+        let spec = json!({"replicas": wanted, "selector": selector, "template": (template(1))});
+        world.create(self.plural, json!({"metadata": (metadata()), "spec": spec}));
     }
 
     fn disturb(&mut self, world: &World, dice: &mut Dice) {
@@ -31,7 +35,7 @@ impl Model for ReplicaSet {
         }
         self.wanted = i64::from(dice.number(7));
         self.bounds.ask(self.wanted, self.wanted);
-        world.edit("replicasets", "web", |set| edit::set(set, &["spec", "replicas"], self.wanted));
+        world.edit(self.plural, "web", |set| edit::set(set, &["spec", "replicas"], self.wanted));
     }
 
     fn observer(&self) -> Observer {
@@ -49,13 +53,20 @@ impl Model for ReplicaSet {
     fn missing(&self, world: &World) -> Option<String> {
         let wanted = self.wanted;
         let status = [("replicas", wanted), ("readyReplicas", wanted), ("availableReplicas", wanted)];
-        missing_pods(world, wanted).or_else(|| missing_status(world, "replicasets", &status))
+        missing_pods(world, wanted).or_else(|| missing_status(world, self.plural, &status))
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_set_ends_with_its_pods_and_never_has_more() {
     for seed in worlds() {
-        play(seed, ReplicaSet { bounds: Bounds::default(), wanted: 3 }).await;
+        play(seed, ReplicaSet { plural: "replicasets", bounds: Bounds::default(), wanted: 3 }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_ends_with_its_pods_and_never_has_more() {
+    for seed in worlds() {
+        play(seed, ReplicaSet { plural: "replicationcontrollers", bounds: Bounds::default(), wanted: 3 }).await;
     }
 }
