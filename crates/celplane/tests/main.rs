@@ -21,6 +21,7 @@ mod dry_run;
 mod etcd;
 mod evictions;
 mod failover;
+mod faults_on_demand;
 mod first_light;
 mod fleet;
 mod fleet_load;

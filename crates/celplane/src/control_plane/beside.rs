@@ -27,6 +27,7 @@ use super::load;
 use super::nodes::Nodes;
 use super::ready::{self, Wanted};
 use crate::roles::connections::in_process;
+use crate::roles::node_lifecycle::NodeLifecycle;
 use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
@@ -59,6 +60,8 @@ pub(crate) struct Beside {
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
+    #[command(flatten)]
+    node_lifecycle: NodeLifecycle,
     /// Features of the API server alone, beyond `--feature-gates`
     #[arg(long, value_name = "GATES", default_value = "")]
     apiserver_feature_gates: String,
@@ -90,6 +93,7 @@ pub(super) struct Checked {
     tells: Option<bool>,
     limits: Limits,
     controllers: Vec<String>,
+    node_lifecycle: controllers::node_lifecycle::Settings,
 }
 
 impl Checked {
@@ -109,6 +113,7 @@ impl Checked {
             tells: None,
             limits: Limits::default(),
             controllers: vec!["*".to_owned()],
+            node_lifecycle: Default::default(),
         }
     }
 }
@@ -131,6 +136,7 @@ impl Beside {
             tells: self.container_events,
             limits: self.limits,
             controllers: self.controllers,
+            node_lifecycle: self.node_lifecycle.settings(),
         })
     }
 }
@@ -185,6 +191,7 @@ impl Checked {
             root_ca: authority.certificate().to_owned(),
             tokens: Some(Arc::new(signing::Tokens::Server(server.clone()))),
             signer: Some(Arc::new(signing::Certificates(authority))),
+            node_lifecycle: self.node_lifecycle,
             ..Settings::default()
         };
         let connect = in_process(server.clone());
