@@ -41,6 +41,7 @@ mod python_client;
 mod scheduler;
 mod simulate;
 mod skew;
+mod static_pods;
 mod store_commands;
 mod stories;
 mod up;

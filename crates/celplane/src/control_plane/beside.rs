@@ -56,6 +56,8 @@ pub(crate) struct Beside {
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
     #[command(flatten)]
+    static_pods: kubelet::static_pods::StaticPodArguments,
+    #[command(flatten)]
     limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
@@ -91,6 +93,7 @@ pub(super) struct Checked {
     devices: Option<SliceTemplate>,
     rules: ::kubelet::simulation::Rules,
     tells: Option<bool>,
+    static_pods: kubelet::static_pods::StaticPodArguments,
     limits: Limits,
     controllers: Vec<String>,
     node_lifecycle: controllers::node_lifecycle::Settings,
@@ -111,6 +114,7 @@ impl Checked {
             devices: None,
             rules: ::kubelet::simulation::Rules::default(),
             tells: None,
+            static_pods: kubelet::static_pods::StaticPodArguments::default(),
             limits: Limits::default(),
             controllers: vec!["*".to_owned()],
             node_lifecycle: Default::default(),
@@ -134,6 +138,7 @@ impl Beside {
             devices: self.devices,
             rules: kubelet::rules(self.simulation.as_deref())?,
             tells: self.container_events,
+            static_pods: self.static_pods,
             limits: self.limits,
             controllers: self.controllers,
             node_lifecycle: self.node_lifecycle.settings(),
@@ -214,6 +219,7 @@ impl Checked {
             devices: self.devices,
             endpoint: None,
             tells: self.tells,
+            static_pods: self.static_pods,
         };
         let (role, fleet) = kubelet::start(nodes, reads, client_for, self.kubelet);
         roles.push(role);

@@ -2,6 +2,7 @@
 
 pub(crate) mod listener;
 pub(crate) mod reach;
+pub(crate) mod static_pods;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -41,6 +42,8 @@ pub(crate) struct NodeArguments {
     /// Whether events tell of each start and end of a container; without this flag, up to 100 nodes do
     #[arg(long, value_name = "BOOL")]
     container_events: Option<bool>,
+    #[command(flatten)]
+    static_pods: static_pods::StaticPodArguments,
 }
 
 /// The nodes of a fleet.
@@ -56,6 +59,8 @@ pub(crate) struct Nodes {
     pub(crate) endpoint: Option<SocketAddr>,
     /// Whether users are told of each start and end of a container, if that is said.
     pub(crate) tells: Option<bool>,
+    /// Where each of them finds pods of its own.
+    pub(crate) static_pods: static_pods::StaticPodArguments,
 }
 
 impl NodeArguments {
@@ -72,7 +77,8 @@ impl NodeArguments {
             None => Template::default(),
         };
         let rules = rules(self.simulation.as_deref())?;
-        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells: self.container_events })
+        let (tells, static_pods) = (self.container_events, self.static_pods.clone());
+        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells, static_pods })
     }
 }
 
@@ -118,6 +124,7 @@ pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features
             clock: clock::wall(),
             endpoint: nodes.endpoint,
             tells: nodes.tells,
+            static_pods: nodes.static_pods.options(setting.features)?,
         };
         let fleet = Fleet::new(options, Simulation::new(nodes.rules));
         let fleet = known.get_or_init(|| fleet).clone();
