@@ -2,6 +2,7 @@
 
 pub(crate) mod listener;
 pub(crate) mod reach;
+mod registration;
 pub(crate) mod static_pods;
 
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ pub(crate) struct NodeArguments {
     #[arg(long, value_name = "BOOL")]
     container_events: Option<bool>,
     #[command(flatten)]
+    registration: registration::RegistrationArguments,
+    #[command(flatten)]
     static_pods: static_pods::StaticPodArguments,
 }
 
@@ -72,10 +75,9 @@ impl NodeArguments {
         devices: Option<SliceTemplate>,
     ) -> Result<Nodes> {
         let read = |path: &PathBuf| document(path).with_context(|| format!("cannot use `{}`", path.display()));
-        let template = match &self.node_template {
-            Some(path) => Template::new(read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
-            None => Template::default(),
-        };
+        let mut node = self.node_template.as_ref().map_or_else(|| Ok(Value::object()), read)?;
+        self.registration.add_to(&mut node)?;
+        let template = Template::new(node).context("cannot use the template of nodes")?;
         let rules = rules(self.simulation.as_deref())?;
         let (tells, static_pods) = (self.container_events, self.static_pods.clone());
         Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells, static_pods })
