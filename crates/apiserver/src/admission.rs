@@ -28,6 +28,8 @@ use crate::identity::User;
 use crate::resources::Resource;
 use crate::server::Server;
 
+pub use self::node_restriction::mentioned;
+
 /// What is done with the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

@@ -22,6 +22,7 @@ mod scheduling_objects;
 mod separate;
 mod style;
 mod table;
+mod waiting_time;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ pub(crate) mod access;
 pub(crate) mod connections;
 pub(crate) mod controller_manager;
 pub(crate) mod kubelet;
+pub(crate) mod node_lifecycle;
 pub(crate) mod scheduler;
 pub(crate) mod signing;
 pub(crate) mod status;

@@ -149,6 +149,7 @@ impl Cluster {
             clock: clock::wall(),
             endpoint: None,
             tells: None,
+            static_pods: None,
         };
         let fleet = Fleet::new(options, Simulation::new(Rules::default()));
         let (stop, stopped) = oneshot::channel();
@@ -203,7 +204,13 @@ async fn pods_run_end_and_go_on_after_a_restart() {
     assert_eq!((&*pod.status.pod_ip, &*pod.status.host_ip), ("10.128.1.1", "10.64.0.2"));
     let conditions: Vec<String> =
         pod.status.conditions.iter().map(|it| format!("{}={}", it.condition_type, it.status)).collect();
-    let expected = ["PodReadyToStartContainers=True", "Initialized=True", "Ready=True", "ContainersReady=True"];
+    let expected = [
+        "PodReadyToStartContainers=True",
+        "Initialized=True",
+        "Ready=True",
+        "ContainersReady=True",
+        "PodScheduled=True",
+    ];
     assert_eq!(conditions, expected);
     let leases: Informer<Lease> = Informer::start(&cluster.admin, Selection::default());
     let lease = || leases.store().get("kube-node-lease", "node-1");

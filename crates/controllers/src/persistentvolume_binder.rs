@@ -1,12 +1,13 @@
 //! Binds claims and volumes to each other, and says what became of them.
 //!
 //! One worker, so that no volume is given away twice: `claim` looks for the volume that fits best and binds in four
-//! writes, `volume` follows what its claim does. Nothing is provisioned, deleted or recycled here; classes of others are
-//! marked for them, and classes that wait for a pod are bound by the scheduler.
+//! writes, `volume` follows what its claim does, `reclaim` says what becomes of it without one. Nothing is provisioned or
+//! recycled here; classes of others are marked for them, and classes that wait for a pod are bound by the scheduler.
 //! Follows Kubernetes `pkg/controller/volume/persistentvolume`.
 
 mod claim;
 mod matching;
+mod reclaim;
 #[cfg(test)]
 mod tests;
 mod volume;

@@ -4,12 +4,12 @@
 //! supports, then resources, node affinity, name, ports and `NoExecute` taints, of which the first that fails is told.
 //! Tolerations and affinity are decided by `matching`.
 
-use std::collections::BTreeMap;
-
-use api::core::v1::{Node, Pod, PodSpec, ResourceList};
+use api::core::v1::{Node, Pod, PodSpec};
 use api::json::Text;
-use matching::resources::{self, Options};
+use matching::resources::{self, Demand, Options, Resources};
 use matching::{CompileCache, Features, PodMatcher, host_ports, taints};
+
+use crate::static_pods;
 
 const OS_LABEL: &str = "kubernetes.io/os";
 const NODE_OS: &str = "linux";
@@ -21,11 +21,14 @@ pub struct Rejection {
     pub reason: Text,
     /// More about it.
     pub message: String,
+    /// Which resource there is too little of, and how much of it is missing. Pods can be ended for that.
+    pub shortage: Option<(Text, i64)>,
 }
 
 impl Rejection {
-    fn new(reason: &str, message: impl Into<String>) -> Self {
-        Rejection { reason: reason.into(), message: message.into() }
+    /// For something that no end of other pods would change.
+    pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
+        Rejection { reason: reason.into(), message: message.into(), shortage: None }
     }
 
     fn predicate(name: &str, description: &str) -> Self {
@@ -36,7 +39,7 @@ impl Rejection {
 /// Whether the pod may run on the node beside the others there.
 ///
 /// # Errors
-/// Why not.
+/// The first thing that is against it.
 pub fn admit<'p>(
     pod: &Pod,
     node: &Node,
@@ -44,28 +47,41 @@ pub fn admit<'p>(
     cache: &CompileCache,
     features: &Features,
 ) -> Result<(), Rejection> {
-    check_system(pod, node)?;
-    check_resources(pod, node, others.clone())?;
+    objections(pod, node, others, cache, features).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Everything that is against the pod, in the order in which it is told.
+pub fn objections<'p>(
+    pod: &Pod,
+    node: &Node,
+    others: impl Iterator<Item = &'p Pod> + Clone,
+    cache: &CompileCache,
+    features: &Features,
+) -> Vec<Rejection> {
+    if let Err(rejection) = check_system(pod, node) {
+        return vec![rejection];
+    }
+    let mut found = shortages(pod, node, others.clone());
     let matcher = PodMatcher::new(&pod.spec, cache, features);
     if !matcher.required().matches(&seen_by_matchers(node)) {
-        return Err(Rejection::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+        found.push(Rejection::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
     if !pod.spec.node_name.is_empty() && pod.spec.node_name != node.metadata.name {
-        return Err(Rejection::predicate("NodeName", "node(s) didn't match the requested node name"));
+        found.push(Rejection::predicate("NodeName", "node(s) didn't match the requested node name"));
     }
     let mut taken = host_ports::HostPorts::default();
     others.flat_map(|other| host_ports::of_pod(&other.spec)).for_each(|port| taken.insert(port));
     if host_ports::of_pod(&pod.spec).any(|port| taken.conflict_with(&port)) {
         let description = "node(s) didn't have free ports for the requested pod ports";
-        return Err(Rejection::predicate("NodePorts", description));
+        found.push(Rejection::predicate("NodePorts", description));
     }
     // Pods from the node's own files run whatever the taints.
     let untolerated = matcher.tolerations().first_untolerated(&node.spec.taints, taints::is_no_execute);
     if untolerated.is_some() && !is_static(pod) {
         let description = "node(s) had taints that the pod didn't tolerate";
-        return Err(Rejection::predicate("TaintToleration", description));
+        found.push(Rejection::predicate("TaintToleration", description));
     }
-    Ok(())
+    found
 }
 
 fn check_system(pod: &Pod, node: &Node) -> Result<(), Rejection> {
@@ -98,84 +114,58 @@ fn seen_by_matchers(node: &Node) -> matching::Node {
 }
 
 /// A pod that the node read from its own files, of which the server holds only an image.
-fn is_static(pod: &Pod) -> bool {
-    let source = pod.metadata.annotations.get("kubernetes.io/config.source");
+pub(crate) fn is_static(pod: &Pod) -> bool {
+    let source = pod.metadata.annotations.get(static_pods::SOURCE);
     source.is_some_and(|source| source != "api")
 }
 
-fn check_resources<'p>(pod: &Pod, node: &Node, others: impl Iterator<Item = &'p Pod> + Clone) -> Result<(), Rejection> {
-    let allocatable = Amounts::of(&node.status.allocatable);
-    let pods_max = node.status.allocatable.get("pods").map_or(0, api::Quantity::value);
+/// What there is too little of: pods, processors, memory and disk first, then the others by name.
+fn shortages<'p>(pod: &Pod, node: &Node, others: impl Iterator<Item = &'p Pod> + Clone) -> Vec<Rejection> {
+    let mut found = Vec::new();
+    let allocatable = Resources::of(&node.status.allocatable);
     let count = i64::try_from(others.clone().count()).unwrap_or(i64::MAX);
-    if count.saturating_add(1) > pods_max {
-        return Err(insufficient("pods", 1, count, pods_max));
+    if count.saturating_add(1) > allocatable.pods {
+        found.push(insufficient("pods", 1, count, allocatable.pods));
     }
-    let wanted = Amounts::of(&resources::requests(&without_missing(&pod.spec, &allocatable), Options::default()));
-    if wanted.0.values().all(|amount| *amount == 0) {
-        return Ok(());
+    let wanted = resources::requests(&without_missing(&pod.spec, &allocatable), Options::default());
+    let wanted = Resources::of(&wanted);
+    if !wanted.any_above(&Resources::default()) {
+        return found;
     }
-    let mut used = Amounts::default();
-    others.for_each(|other| used.add(&Amounts::of(&resources::requests(&other.spec, Options::default()))));
-    for (name, amount) in wanted.in_order() {
-        let (used, capacity) = (used.get(name), allocatable.get(name));
+    let mut used = Resources::default();
+    others.for_each(|other| used.add(&requested(other)));
+    let scalars = wanted.scalars().map(|(name, _)| name.as_str());
+    for name in ["cpu", "memory", "ephemeral-storage"].into_iter().chain(scalars) {
+        let (amount, used, capacity) = (wanted.get(name), used.get(name), allocatable.get(name));
         if amount > 0 && amount > capacity.saturating_sub(used) {
-            return Err(insufficient(name, amount, used, capacity));
+            found.push(insufficient(name, amount, used, capacity));
         }
     }
-    Ok(())
+    found
+}
+
+/// What a pod takes of its node.
+pub(crate) fn requested(pod: &Pod) -> Resources {
+    match Demand::may_differ(pod) {
+        true => Demand::of(pod).requests,
+        false => Resources::of(&resources::requests(&pod.spec, Options::default())),
+    }
 }
 
 fn insufficient(resource: &str, requested: i64, used: i64, capacity: i64) -> Rejection {
     let message = format!(
         "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
     );
-    Rejection::new(&format!("OutOf{resource}"), message)
+    let missing = requested.saturating_sub(capacity.saturating_sub(used));
+    Rejection { shortage: Some((resource.into(), missing)), ..Rejection::new(&format!("OutOf{resource}"), message) }
 }
 
 /// The pod without what the node does not know: such resources belong to the cluster, not to nodes.
-fn without_missing(spec: &PodSpec, allocatable: &Amounts) -> PodSpec {
+fn without_missing(spec: &PodSpec, allocatable: &Resources) -> PodSpec {
     let mut spec = spec.clone();
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
-        container.resources.requests.retain(|name, _| !is_extended(name) || allocatable.0.contains_key(name));
+        let is_known = |name: &str| !resources::is_extended(name) || allocatable.scalar(name).is_some();
+        container.resources.requests.retain(|name, _| is_known(name));
     }
     spec
-}
-
-/// A resource that is not Kubernetes' own.
-fn is_extended(name: &str) -> bool {
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    !is_native && !name.starts_with("requests.") && api::names::qualified_name(&format!("requests.{name}")).is_empty()
-}
-
-/// Amounts in whole units, of processors in thousandths.
-#[derive(Debug, Default)]
-struct Amounts(BTreeMap<Text, i64>);
-
-impl Amounts {
-    fn of(list: &ResourceList) -> Self {
-        let amount = |name: &str, quantity: &api::Quantity| match name {
-            "cpu" => quantity.milli_value(),
-            _ => quantity.value(),
-        };
-        Amounts(list.iter().map(|(name, quantity)| (name.clone(), amount(name, quantity))).collect())
-    }
-
-    fn get(&self, name: &str) -> i64 {
-        self.0.get(name).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, other: &Amounts) {
-        for (name, amount) in &other.0 {
-            let sum = self.0.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*amount);
-        }
-    }
-
-    /// Processors, memory and disk first, then the others by name.
-    fn in_order(&self) -> impl Iterator<Item = (&str, i64)> {
-        const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-        let first = FIRST.into_iter().map(|name| (name, self.get(name)));
-        let rest = self.0.iter().map(|(name, amount)| (name.as_str(), *amount));
-        first.chain(rest.filter(|(name, _)| !FIRST.contains(name)))
-    }
 }

@@ -9,6 +9,7 @@ mod member;
 mod members;
 mod nodes;
 mod pods;
+mod static_pods;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,10 +29,12 @@ use tracing::info;
 use self::member::Member;
 use self::members::Members;
 pub use self::members::PLAYED;
+use self::static_pods::StaticPods;
 use crate::clock::Clock;
 use crate::logs;
 use crate::runtime::Runtime;
 use crate::slice_template::SliceTemplate;
+use crate::static_pods as manifests;
 use crate::template::Template;
 
 /// A connection under the name of a node.
@@ -68,6 +71,8 @@ pub struct Options {
     pub endpoint: Option<SocketAddr>,
     /// Whether users are told of each start and end of a container; if that is not said, by a fleet of up to 100 nodes.
     pub tells: Option<bool>,
+    /// The files from which each node runs pods of its own, if there are any.
+    pub static_pods: Option<manifests::Options>,
 }
 
 /// Nodes at work. Clones are the same fleet.
@@ -97,6 +102,8 @@ struct Inner<R> {
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     slices: Informer<ResourceSlice>,
+    static_pods: StaticPods,
+    manifests: Option<manifests::Options>,
     node_queue: Arc<Queue<Text>>,
     pod_queue: Arc<Queue<Key>>,
 }
@@ -134,6 +141,8 @@ impl<R: Runtime> Fleet<R> {
                 pods: Informer::start(&options.client, of_pods),
                 slices,
                 client: options.client,
+                static_pods: StaticPods::default(),
+                manifests: options.static_pods,
                 node_queue: Arc::new(Queue::new(PAUSES, None)),
                 pod_queue: Arc::new(Queue::new(PAUSES, None)),
             }),
@@ -176,7 +185,8 @@ impl<R: Runtime> Fleet<R> {
         options: &logs::Options,
     ) -> Result<String, String> {
         let fleet = &self.inner;
-        let pod = fleet.pods.store().get(namespace, name);
+        let from_file = fleet.static_pods.get(&Key::new(namespace, name)).map(|it| Arc::new(it.pod.clone()));
+        let pod = from_file.or_else(|| fleet.pods.store().get(namespace, name));
         let pod = pod.filter(|pod| self.has_node(&pod.spec.node_name));
         let pod = pod.ok_or_else(|| format!("pod \"{name}\" not found on this node"))?;
         let now = (fleet.clock)();
@@ -187,6 +197,14 @@ impl<R: Runtime> Fleet<R> {
 
 impl<R: Runtime> Inner<R> {
     async fn work(self: Arc<Self>) {
+        let mut tasks = JoinSet::new();
+        for _ in 0..POD_WORKERS {
+            tasks.spawn(self.clone().work_on_pods());
+        }
+        // Pods from files do not wait for the server.
+        if let Some(options) = self.manifests.clone() {
+            tasks.spawn(self.clone().follow_files(options));
+        }
         self.nodes.synced().await;
         for node in self.nodes.store().list() {
             self.adopt(&node);
@@ -197,13 +215,9 @@ impl<R: Runtime> Inner<R> {
         self.adopt_running();
         info!(nodes = self.members.len(), pods = self.pods.store().len(), "Started nodes");
         self.listen();
-        let mut tasks = JoinSet::new();
         tasks.spawn(self.clone().keep_alive());
         for _ in 0..NODE_WORKERS {
             tasks.spawn(self.clone().work_on_nodes());
-        }
-        for _ in 0..POD_WORKERS {
-            tasks.spawn(self.clone().work_on_pods());
         }
         while tasks.join_next().await.is_some() {}
     }
@@ -275,6 +289,9 @@ impl<R: Runtime> Inner<R> {
                 }
             }
         }
+        if matches!(change, Change::Added(_)) {
+            self.static_pods.of_node(&key.name).into_iter().for_each(|pod| self.pod_queue.add(pod));
+        }
         self.node_queue.add(key.name.clone());
     }
 
@@ -285,5 +302,6 @@ impl<R: Runtime> Inner<R> {
                 self.pod_queue.add(key);
             }
         }
+        self.static_pods.of_node(node).into_iter().for_each(|key| self.pod_queue.add(key));
     }
 }

@@ -100,15 +100,47 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
 /// The patch for a pod that the node does not take.
 #[must_use]
 pub fn rejection(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
+    failed(pod, reason, &format!("Pod was rejected: {message}"), now)
+}
+
+/// The patch for a pod that fails as a whole.
+#[must_use]
+pub fn failed(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
+    for_pod(pod, failure(pod, reason, message, now))
+}
+
+/// The patch for a pod that gives way to a critical one, with how its containers ended, if they have.
+#[must_use]
+pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut status = failure(pod, reason, message, now);
+    let mut rows = seen.map(|seen| conditions(pod, seen, "Failed", now)).unwrap_or_default();
+    if let Some(seen) = seen {
+        status.insert("initContainerStatuses", container_statuses(&seen.init_containers));
+        status.insert("containerStatuses", container_statuses(&seen.containers));
+    }
+    let condition = PodCondition {
+        condition_type: "DisruptionTarget".into(),
+        status: "True".into(),
+        last_transition_time: Some(now),
+        reason: "TerminationByKubelet".into(),
+        message: "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
+        ..PodCondition::default()
+    };
+    rows.push(condition);
+    insert_conditions(&mut status, pod, &rows);
+    for_pod(pod, status)
+}
+
+fn failure(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Object {
     let mut status = Object::new();
     if pod.metadata.generation != 0 {
         status.insert("observedGeneration", pod.metadata.generation);
     }
     status.insert("phase", "Failed");
     status.insert("reason", reason);
-    status.insert("message", format!("Pod was rejected: {message}"));
+    status.insert("message", message);
     status.insert("startTime", pod.status.start_time.unwrap_or(now).to_string());
-    for_pod(pod, status)
+    status
 }
 
 fn for_pod(pod: &Pod, status: Object) -> Value {
@@ -169,12 +201,17 @@ fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec
     } else {
         condition("Ready", containers_ready, ready_reason, ready_message.clone())
     };
-    vec![
+    let mut conditions = vec![
         condition("PodReadyToStartContainers", seen.has_sandbox, "", String::new()),
         initialized,
         ready,
         condition("ContainersReady", containers_ready, ready_reason, ready_message),
-    ]
+    ];
+    // The scheduler has said so of what it placed.
+    if !pod.status.conditions.iter().any(|it| it.condition_type == "PodScheduled" && it.status == "True") {
+        conditions.push(condition("PodScheduled", true, "", String::new()));
+    }
+    conditions
 }
 
 fn closed_gate(pod: &Pod, gate: &str) -> Option<String> {

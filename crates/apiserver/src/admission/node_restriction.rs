@@ -20,6 +20,8 @@ use crate::objects::metadata;
 use crate::resources::{self, Resource};
 use crate::server::Server;
 
+pub use self::pods::mentioned;
+
 const LEASES: &str = "kube-node-lease";
 
 /// What happens to an object.

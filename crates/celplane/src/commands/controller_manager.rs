@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use api::features::Features;
@@ -13,8 +12,10 @@ use client::Client;
 use controllers::settings::Settings;
 
 use crate::roles::connections::groups_of;
+use crate::roles::node_lifecycle::NodeLifecycle;
 use crate::roles::{self, controller_manager, signing};
 use crate::separate::SeparateArguments;
+use crate::waiting_time;
 
 /// Run the controllers of the cluster that a kubeconfig names
 #[derive(clap::Args)]
@@ -58,6 +59,8 @@ pub(crate) struct Arguments {
     /// How often volumes and claims are looked at though nothing has changed
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pvclaimbinder_sync_period: String,
+    #[command(flatten)]
+    node_lifecycle: NodeLifecycle,
 }
 
 impl Arguments {
@@ -75,8 +78,14 @@ impl Arguments {
             }
             let (shared, by_account) = (own.clone(), self.use_service_account_credentials);
             let clients = Arc::new(move |user: &str| client_for(&shared, user, by_account));
-            let role_at_work =
-                controller_manager::start(own, clients, self.controllers.clone(), settings, features, self.leader_elect);
+            let role_at_work = controller_manager::start(
+                own,
+                clients,
+                self.controllers.clone(),
+                settings,
+                features,
+                self.leader_elect,
+            );
             roles::run_alone(role_at_work, place).await
         })
     }
@@ -86,10 +95,11 @@ impl Arguments {
     fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = Settings {
             terminated_pods: self.terminated_pod_gc_threshold,
-            autoscaler_period: duration(&self.horizontal_pod_autoscaler_sync_period)?,
-            quota_period: duration(&self.resource_quota_sync_period)?,
-            binder_period: duration(&self.pvclaimbinder_sync_period)?,
-            signing_duration: duration(&self.cluster_signing_duration)?,
+            autoscaler_period: waiting_time::parse(&self.horizontal_pod_autoscaler_sync_period)?,
+            quota_period: waiting_time::parse(&self.resource_quota_sync_period)?,
+            binder_period: waiting_time::parse(&self.pvclaimbinder_sync_period)?,
+            signing_duration: waiting_time::parse(&self.cluster_signing_duration)?,
+            node_lifecycle: self.node_lifecycle.settings(),
             ..Settings::default()
         };
         if let Some(path) = &self.root_ca_file {
@@ -110,12 +120,6 @@ impl Arguments {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
-}
-
-fn duration(text: &str) -> anyhow::Result<Duration> {
-    let duration = api::duration::Duration::parse(text)?;
-    let nanos = u64::try_from(duration.nanos).ok().filter(|nanos| *nanos > 0);
-    Ok(Duration::from_nanos(nanos.with_context(|| format!("`{text}` is not a time to wait"))?))
 }
 
 fn client_for(own: &Client, user: &str, by_account: bool) -> Client {

@@ -27,6 +27,7 @@ use super::load;
 use super::nodes::Nodes;
 use super::ready::{self, Wanted};
 use crate::roles::connections::in_process;
+use crate::roles::node_lifecycle::NodeLifecycle;
 use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
@@ -55,10 +56,14 @@ pub(crate) struct Beside {
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
     #[command(flatten)]
+    static_pods: kubelet::static_pods::StaticPodArguments,
+    #[command(flatten)]
     limits: Limits,
     /// Which controllers run: `*` for all, `name`, `-name` for all but that one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
+    #[command(flatten)]
+    node_lifecycle: NodeLifecycle,
     /// Features of the API server alone, beyond `--feature-gates`
     #[arg(long, value_name = "GATES", default_value = "")]
     apiserver_feature_gates: String,
@@ -88,8 +93,10 @@ pub(super) struct Checked {
     devices: Option<SliceTemplate>,
     rules: ::kubelet::simulation::Rules,
     tells: Option<bool>,
+    static_pods: kubelet::static_pods::StaticPodArguments,
     limits: Limits,
     controllers: Vec<String>,
+    node_lifecycle: controllers::node_lifecycle::Settings,
 }
 
 impl Checked {
@@ -107,8 +114,10 @@ impl Checked {
             devices: None,
             rules: ::kubelet::simulation::Rules::default(),
             tells: None,
+            static_pods: kubelet::static_pods::StaticPodArguments::default(),
             limits: Limits::default(),
             controllers: vec!["*".to_owned()],
+            node_lifecycle: Default::default(),
         }
     }
 }
@@ -129,8 +138,10 @@ impl Beside {
             devices: self.devices,
             rules: kubelet::rules(self.simulation.as_deref())?,
             tells: self.container_events,
+            static_pods: self.static_pods,
             limits: self.limits,
             controllers: self.controllers,
+            node_lifecycle: self.node_lifecycle.settings(),
         })
     }
 }
@@ -185,6 +196,7 @@ impl Checked {
             root_ca: authority.certificate().to_owned(),
             tokens: Some(Arc::new(signing::Tokens::Server(server.clone()))),
             signer: Some(Arc::new(signing::Certificates(authority))),
+            node_lifecycle: self.node_lifecycle,
             ..Settings::default()
         };
         let connect = in_process(server.clone());
@@ -207,6 +219,7 @@ impl Checked {
             devices: self.devices,
             endpoint: None,
             tells: self.tells,
+            static_pods: self.static_pods,
         };
         let (role, fleet) = kubelet::start(nodes, reads, client_for, self.kubelet);
         roles.push(role);

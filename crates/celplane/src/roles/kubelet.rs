@@ -2,6 +2,8 @@
 
 pub(crate) mod listener;
 pub(crate) mod reach;
+mod registration;
+pub(crate) mod static_pods;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -41,6 +43,10 @@ pub(crate) struct NodeArguments {
     /// Whether events tell of each start and end of a container; without this flag, up to 100 nodes do
     #[arg(long, value_name = "BOOL")]
     container_events: Option<bool>,
+    #[command(flatten)]
+    registration: registration::RegistrationArguments,
+    #[command(flatten)]
+    static_pods: static_pods::StaticPodArguments,
 }
 
 /// The nodes of a fleet.
@@ -56,6 +62,8 @@ pub(crate) struct Nodes {
     pub(crate) endpoint: Option<SocketAddr>,
     /// Whether users are told of each start and end of a container, if that is said.
     pub(crate) tells: Option<bool>,
+    /// Where each of them finds pods of its own.
+    pub(crate) static_pods: static_pods::StaticPodArguments,
 }
 
 impl NodeArguments {
@@ -67,12 +75,12 @@ impl NodeArguments {
         devices: Option<SliceTemplate>,
     ) -> Result<Nodes> {
         let read = |path: &PathBuf| document(path).with_context(|| format!("cannot use `{}`", path.display()));
-        let template = match &self.node_template {
-            Some(path) => Template::new(read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?,
-            None => Template::default(),
-        };
+        let mut node = self.node_template.as_ref().map_or_else(|| Ok(Value::object()), read)?;
+        self.registration.add_to(&mut node)?;
+        let template = Template::new(node).context("cannot use the template of nodes")?;
         let rules = rules(self.simulation.as_deref())?;
-        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells: self.container_events })
+        let (tells, static_pods) = (self.container_events, self.static_pods.clone());
+        Ok(Nodes { names, template, adopts: false, rules, devices, endpoint, tells, static_pods })
     }
 }
 
@@ -118,6 +126,7 @@ pub(crate) fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features
             clock: clock::wall(),
             endpoint: nodes.endpoint,
             tells: nodes.tells,
+            static_pods: nodes.static_pods.options(setting.features)?,
         };
         let fleet = Fleet::new(options, Simulation::new(nodes.rules));
         let fleet = known.get_or_init(|| fleet).clone();

@@ -35,7 +35,7 @@ fn storage(list: &api::core::v1::ResourceList) -> Quantity {
     list.get("storage").cloned().unwrap_or_default()
 }
 
-fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+pub(super) fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let mode = |it: &Option<Text>| it.clone().unwrap_or_else(|| "Filesystem".into());
     mode(&volume.spec.volume_mode) != mode(&claim.spec.volume_mode)
 }

@@ -8,6 +8,8 @@ use client::Document;
 use client::resources::Served as _;
 
 use super::BOUND_BY_CONTROLLER;
+use super::matching::modes_differ;
+use super::reclaim::{PROVISIONED, reclaim};
 use crate::action::{Action, Decision};
 use crate::edit;
 
@@ -25,26 +27,48 @@ pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&Persisten
         return decision;
     }
     let Some(claim) = claim.filter(|claim| claim.metadata.uid == reference.uid) else {
-        if !matches!(volume.status.phase.as_str(), "Released" | "Failed") {
-            actions.extend(phase(volume.value(), "Released"));
-        }
-        if volume.spec.persistent_volume_reclaim_policy == "Recycle" {
-            let about = client::events::reference(&**volume);
-            let message = "no volume plugin matched".to_owned();
-            actions.push(Action::warning(&about, "VolumeFailedRecycle", message));
-        }
+        actions.extend(release(volume));
         return decision;
     };
     if claim.spec.volume_name.is_empty() {
-        // The claim is about to be bound to it.
+        // The claim is about to be bound to it, unless it never can be.
+        if modes_differ(volume, claim) {
+            let (of_volume, of_claim) = (client::events::reference(&**volume), client::events::reference(claim));
+            let what = |name: &str, kind: &str, other: &str| {
+                format!("Cannot bind PersistentVolume{name} to requested {kind}{other} due to incompatible volumeMode.")
+            };
+            let message = what("", "PersistentVolumeClaim ", &format!("\"{}\"", claim.metadata.name));
+            actions.push(Action::warning(&of_volume, "VolumeMismatch", message));
+            let message = what(&format!(" \"{}\"", volume.metadata.name), "PersistentVolumeClaim", "");
+            actions.push(Action::warning(&of_claim, "VolumeMismatch", message));
+        }
         return decision;
     }
     if claim.spec.volume_name == volume.metadata.name {
         actions.extend(phase(volume.value(), "Bound"));
         return decision;
     }
+    let was_made_for_it = volume.metadata.annotations.contains_key(PROVISIONED);
+    if was_made_for_it && volume.spec.persistent_volume_reclaim_policy == "Delete" {
+        // The claim has found another one.
+        actions.extend(release(volume));
+        return decision;
+    }
     actions.extend(unbind(volume));
     decision
+}
+
+/// What becomes of a volume without a claim. That something went wrong stays to be seen.
+fn release(volume: &Document<PersistentVolume>) -> Vec<Action> {
+    let is_told = matches!(volume.status.phase.as_str(), "Released" | "Failed");
+    let mut actions: Vec<Action> = Vec::new();
+    let mut released = volume.to_value();
+    if !is_told && let Some(Action::UpdateStatus { resource, object }) = phase(volume.value(), "Released") {
+        released = object.clone();
+        actions.push(Action::UpdateStatus { resource, object });
+    }
+    actions.extend(reclaim(volume, &released));
+    actions
 }
 
 /// The volume with another phase; nothing if it has it.
@@ -66,7 +90,6 @@ fn unbind(volume: &Document<PersistentVolume>) -> Vec<Action> {
         edit::remove(&mut object, &["metadata", "annotations", BOUND_BY_CONTROLLER]);
     } else {
         edit::remove(&mut object, &["spec", "claimRef", "uid"]);
-        edit::remove(&mut object, &["spec", "claimRef", "resourceVersion"]);
     }
     let mut actions = vec![Action::Update { resource: PersistentVolume::RESOURCE, object: object.clone() }];
     actions.extend(phase(&object, "Available"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
-use api::json::Value;
+use api::json::{Text, Value};
 use client::Error;
 use client::informer::Key;
 use client::objects::{Deletion, Patch};
@@ -12,10 +12,12 @@ use tracing::{debug, info};
 
 use super::Inner;
 use super::member::{Member, address_of};
-use crate::admission;
+use crate::admission::{self, Rejection};
 use crate::container_events;
 use crate::pod_status::{self, Addresses};
+use crate::preemption;
 use crate::runtime::{Observation, Runtime, Stopping};
+use crate::static_pods;
 use crate::volumes::{self, NotMounted};
 
 /// A pod that starts sooner than this gets one status, not two.
@@ -42,7 +44,7 @@ impl<R: Runtime> Inner<R> {
     pub(super) fn adopt_running(&self) {
         for pod in self.pods.store().list() {
             let Some(member) = self.members.get(&pod.spec.node_name) else { continue };
-            if pod.status.start_time.is_some() && !pod.is_terminal() {
+            if pod.status.start_time.is_some() && !pod.is_terminal() && !static_pods::is_mirror(&pod) {
                 let mut state = member.state();
                 state.addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
                 state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
@@ -61,11 +63,25 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Brings a pod further. Answers when to look again.
+    /// Brings the pods of a name further: one of the server's, and one from a file. Answers when to look again.
     async fn look_after(&self, key: &Key) -> Result<Option<Duration>, Error> {
-        let Some(pod) = self.pods.store().get_key(key) else { return Ok(None) };
+        if self.static_pods.get(key).is_none() {
+            return self.look_after_bound(key).await;
+        }
+        let own = self.look_after_static(key).await?;
+        let is_shown = self.pods.store().get_key(key).is_none_or(|pod| static_pods::is_mirror(&pod));
+        let other = if is_shown { None } else { self.look_after_bound(key).await? };
+        Ok(own.into_iter().chain(other).min())
+    }
+
+    /// Brings a pod of the server's further. Answers when to look again.
+    async fn look_after_bound(&self, key: &Key) -> Result<Option<Duration>, Error> {
+        let Some(pod) = self.pods.store().get_key(key).map(of_server) else { return Ok(None) };
         let Some(member) = self.members.get(&pod.spec.node_name).filter(|it| it.is_alive()) else { return Ok(None) };
         let Some(node) = self.nodes.store().get("", &member.name) else { return Ok(Some(WORTH_TELLING)) };
+        if static_pods::is_mirror(&pod) {
+            return self.end_mirror(&pod, &member).await;
+        }
         // What this node has written since comes with the next change.
         if member.state().has_written_since(&pod) {
             return Ok(None);
@@ -86,13 +102,13 @@ impl<R: Runtime> Inner<R> {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        let mut admitted = self.admit(&pod, &member, &node);
-        if admitted.is_err() {
+        let mut objections = self.admit(&pod, &member, &node);
+        if !objections.is_empty() {
             // The scheduler may have seen a newer state of the node than the one that is known here.
             let newest = member.client.objects::<Node>().get("", &member.name).await?;
-            admitted = self.admit(&pod, &member, &newest);
+            objections = self.admit(&pod, &member, &newest);
         }
-        if let Err(rejection) = admitted {
+        if let Err(rejection) = self.make_room(&pod, &member, objections).await {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
             member.warn(&pod, &rejection.reason, &rejection.message);
             let patch = pod_status::rejection(&pod, &rejection.reason, &rejection.message, now);
@@ -132,15 +148,67 @@ impl<R: Runtime> Inner<R> {
         Ok(seen.next)
     }
 
-    /// Whether the pod may run here. Decided once; from then on it occupies what it asked for.
-    fn admit(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<(), admission::Rejection> {
+    /// What is against running the pod here. Nothing, once it was admitted: from then on it occupies what it asked for.
+    pub(super) fn admit(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Vec<Rejection> {
         let mut state = member.state();
-        if !state.admitted.contains_key(&pod.metadata.uid) {
-            let others = state.admitted.values().map(|other| &**other);
-            admission::admit(pod, node, others, &self.cache, &self.features)?;
+        if state.admitted.contains_key(&pod.metadata.uid) {
+            return Vec::new();
+        }
+        let others = state.admitted.values().map(|other| &**other);
+        let objections = admission::objections(pod, node, others, &self.cache, &self.features);
+        if objections.is_empty() {
             state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
         }
+        objections
+    }
+
+    /// Admits a critical pod though there is too little of something: others give way.
+    pub(super) async fn make_room(
+        &self,
+        pod: &Arc<Pod>,
+        member: &Member,
+        objections: Vec<Rejection>,
+    ) -> Result<(), Rejection> {
+        if objections.is_empty() {
+            return Ok(());
+        }
+        let victims = {
+            let mut state = member.state();
+            let mut others: Vec<Arc<Pod>> = state.admitted.values().cloned().collect();
+            others.sort_by_key(|it| (it.metadata.creation_timestamp, it.metadata.name.clone()));
+            let chosen = preemption::victims(pod, objections, others.iter().map(|other| &**other))?;
+            let uids: Vec<&Text> = chosen.iter().map(|victim| &victim.metadata.uid).collect();
+            uids.iter().for_each(|uid| state.release(uid));
+            state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+            others.iter().filter(|other| uids.contains(&&other.metadata.uid)).cloned().collect::<Vec<_>>()
+        };
+        for victim in victims {
+            self.give_way(&victim, member).await;
+        }
         Ok(())
+    }
+
+    /// Ends a pod for a critical one.
+    async fn give_way(&self, known: &Pod, member: &Member) {
+        let key = Key::new(known.metadata.namespace.clone(), known.metadata.name.clone());
+        if self.end_static_at_once(&key, known, member) {
+            return;
+        }
+        let newest = self.pods.store().get_key(&key).filter(|it| it.metadata.uid == known.metadata.uid);
+        let Some(pod) = newest else { return };
+        info!(pod = %key, node = %member.name, "Ended pod for a critical one");
+        member.warn(&pod, preemption::REASON, preemption::MESSAGE);
+        let now = (self.clock)();
+        let seen = match self.runtime.stop(&pod, now).await {
+            Stopping::Ended(seen) => Some(seen),
+            Stopping::Wait(_) | Stopping::Never => None,
+        };
+        let patch = pod_status::preempted(&pod, seen.as_ref(), preemption::REASON, preemption::MESSAGE, now);
+        if let Err(error) = self.write_status(&pod, member, &patch).await {
+            // It is no longer admitted: when it is looked at again, it is rejected.
+            debug!(pod = %key, err = %error, "Could not write the status of the pod");
+            self.pod_queue.add(key);
+        }
     }
 
     /// Whether the pod's volumes are in order. Asked until they are, and not again.
@@ -198,7 +266,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    async fn write_status(&self, pod: &Pod, member: &Member, patch: &Value) -> Result<(), Error> {
+    pub(super) async fn write_status(&self, pod: &Pod, member: &Member, patch: &Value) -> Result<(), Error> {
         let pods = member.client.objects::<Pod>();
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         match pods.patch(namespace, name, "status", Patch::StrategicMerge, patch).await {
@@ -213,12 +281,20 @@ impl<R: Runtime> Inner<R> {
     }
 }
 
+/// A pod that the server sends is none of the node's own, whatever it says of itself.
+fn of_server(mut pod: Arc<Pod>) -> Arc<Pod> {
+    if pod.metadata.annotations.contains_key(static_pods::SOURCE) {
+        Arc::make_mut(&mut pod).metadata.annotations.insert(static_pods::SOURCE.into(), "api".into());
+    }
+    pod
+}
+
 /// Whether somebody waits for the pod's end: its object stays, or a Job counts it.
 fn is_looked_at(pod: &Pod) -> bool {
     !pod.metadata.finalizers.is_empty() || pod.metadata.controller().is_some_and(|owner| owner.kind == "Job")
 }
 
-fn addresses(pod: &Pod, member: &Member, node: &Node, has_sandbox: bool) -> Addresses {
+pub(super) fn addresses(pod: &Pod, member: &Member, node: &Node, has_sandbox: bool) -> Addresses {
     let host = address_of(node);
     if pod.spec.host_network {
         return Addresses { pod: host.clone(), host };

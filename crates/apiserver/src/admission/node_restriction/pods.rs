@@ -96,7 +96,10 @@ const PLAIN_VOLUMES: [&str; 22] = [
 ];
 
 /// What objects of the cluster a pod needs, as refusals call them.
-fn mentioned(pod: &Value) -> std::result::Result<Option<&'static str>, String> {
+///
+/// # Errors
+/// A volume whose source is not known.
+pub fn mentioned(pod: &Value) -> std::result::Result<Option<&'static str>, String> {
     let names = References::of_pod(pod);
     if !names.service_account.is_empty() {
         return Ok(Some("serviceaccounts"));
