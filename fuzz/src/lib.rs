@@ -25,7 +25,7 @@ pub use cel_regex::cel_regex;
 pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
-pub use devices::devices_partial;
+pub use devices::{devices_partial, dra_agrees_with_brute_force};
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
 pub use protobuf::kubernetes_protobuf;
 pub use tokens::apiserver_tokens;
@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     ("cel_tree", cel_tree),
     ("cel_regex", cel_regex),
     ("devices_partial", devices_partial),
+    ("dra_agrees_with_brute_force", dra_agrees_with_brute_force),
     ("kubernetes_scalars", kubernetes_scalars),
     ("kubernetes_schema", kubernetes_schema),
     ("kubernetes_cbor", kubernetes_cbor),
