@@ -20,7 +20,10 @@ mod record;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use client::Resource;
+use client::objects::Selection;
 use regex::Regex;
 use serde_json::Value;
 
@@ -143,4 +146,57 @@ async fn recorded_housekeeping_agrees() {
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_nodes_agree() {
     replay(&["daemonset", "node-lifecycle", "taint-eviction"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_cluster_gets_its_trust_bundle_and_its_range_of_addresses() {
+    let cluster = cluster::Cluster::start().await;
+    let admin = cluster.client("admin");
+    let bundles = Resource::new("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle");
+    let ranges = Resource::new("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR");
+    let started = Instant::now();
+    loop {
+        let range = admin.documents(ranges.clone()).get("", "kubernetes").await.unwrap();
+        let made = admin.documents(bundles.clone()).list(&Selection::default()).await.unwrap().items;
+        let conditions = range.at(&["status", "conditions"]).unwrap().as_array().unwrap().to_vec();
+        if let ([bundle], [ready]) = (made.as_slice(), conditions.as_slice())
+            && ready.str_at(&["message"]) == Some("Kubernetes Service CIDR is ready")
+            && range.at(&["metadata", "finalizers"]) == Some(&api::json!(["networking.k8s.io/service-cidr-finalizer"]))
+        {
+            let name = bundle.str_at(&["metadata", "name"]).unwrap();
+            assert!(name.starts_with("kubernetes.io:kube-apiserver-serving:"), "{name}");
+            assert_eq!(bundle.str_at(&["spec", "signerName"]), Some("kubernetes.io/kube-apiserver-serving"));
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{range} {made:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let refused: Vec<_> = cluster.log.of("", 0).into_iter().filter(|write| write.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_controller_has_an_account_with_rights_of_its_own() {
+    let cluster = cluster::Cluster::start().await;
+    let admin = cluster.client("admin");
+    let rbac = |plural, kind| Resource::new("rbac.authorization.k8s.io", "v1", plural, kind);
+    // The one that makes tokens acts as the manager itself.
+    let accounts = controllers::manager::CONTROLLERS.iter().map(|entry| entry.account);
+    for account in accounts.filter(|account| *account != "service-account-token") {
+        let name = format!("system:controller:{account}");
+        let everywhere = admin.documents(rbac("clusterrolebindings", "ClusterRoleBinding")).get("", &name).await;
+        let binding = match everywhere {
+            Ok(binding) => binding,
+            Err(_) => admin.documents(rbac("rolebindings", "RoleBinding")).get("kube-system", &name).await.unwrap(),
+        };
+        assert_eq!(
+            binding.at(&["subjects"]),
+            Some(&api::json!([{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}])),
+            "{account}"
+        );
+        let own = cluster.client(&format!("system:serviceaccount:kube-system:{account}"));
+        let role = api::json!({"metadata": {"name": "mine"}});
+        let refusal = own.documents(rbac("clusterroles", "ClusterRole")).create("", &role).await.unwrap_err();
+        assert_eq!(refusal.code(), 403, "{account}");
+    }
 }

@@ -128,6 +128,28 @@ fn workloads_are_rolled_out_back_and_scaled() {
     kubectl("wait deployment/web --for=jsonpath={.status.readyReplicas}=2 --timeout=90s");
     // Nobody serves metrics: the bounds hold all the same.
     until(&cluster, &["describe", "hpa", "web"], |text| text.contains("FailedGetResourceMetric"));
+    for workload in ["statefulset/db", "replicaset/plain", "replicationcontroller/old"] {
+        kubectl(&format!("autoscale {workload} --min=2 --max=5"));
+        kubectl(&format!("wait {workload} --for=jsonpath={{.status.readyReplicas}}=2 --timeout=90s"));
+    }
+}
+
+#[test]
+fn cron_jobs_are_started_by_hand_suspended_and_deleted() {
+    let Some(cluster) = start(&[]) else { return };
+    let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
+    // Never by itself while this runs.
+    cluster.kubectl(&["create", "cronjob", "backup", "--image=app", "--schedule=0 0 29 2 *"], "");
+    kubectl("create job --from=cronjob/backup now");
+    kubectl("wait job/now --for=jsonpath={.status.ready}=1 --timeout=90s");
+    assert_eq!(kubectl("get job now -o jsonpath={.metadata.ownerReferences[0].name}"), "backup");
+    cluster.kubectl(&["patch", "job", "now", "-p", r#"{"spec":{"suspend":true}}"#], "");
+    kubectl("wait job/now --for=condition=Suspended --timeout=90s");
+    until(&cluster, &["get", "pods", "-l", "batch.kubernetes.io/job-name=now", "-o", "name"], str::is_empty);
+    cluster.kubectl(&["patch", "job", "now", "-p", r#"{"spec":{"suspend":false}}"#], "");
+    kubectl("wait job/now --for=jsonpath={.status.ready}=1 --timeout=90s");
+    kubectl("delete cronjob backup");
+    until(&cluster, &["get", "jobs,pods", "-o", "name"], str::is_empty);
 }
 
 #[test]
@@ -144,15 +166,28 @@ fn owners_go_with_what_they_own_or_without() {
     assert_eq!(lines(&kubectl("get pods -l app=web -o name")), 3);
     kubectl(&format!("delete {} --cascade=foreground", sets.trim()));
     assert_eq!(lines(&kubectl("get pods -l app=web -o name")), 0);
-    for (workload, label) in [
-        ("statefulset/db", "app=db"),
-        ("daemonset/agent", "app=agent"),
-        ("replicaset/plain", "app=plain"),
-        ("replicationcontroller/old", "app=old"),
-        ("job/once", "batch.kubernetes.io/job-name=once"),
-    ] {
-        kubectl(&format!("delete {workload} --cascade=background"));
-        until(&cluster, &["get", "pods", "-l", label, "-o", "name"], str::is_empty);
+    let others = [
+        ("statefulset/db", "app=db", 2),
+        ("daemonset/agent", "app=agent", 3),
+        ("replicaset/plain", "app=plain", 1),
+        ("replicationcontroller/old", "app=old", 1),
+        ("job/once", "batch.kubernetes.io/job-name=once", 1),
+    ];
+    for (workload, label, pods) in others {
+        kubectl(&format!("delete {workload} --cascade=orphan"));
+        assert_eq!(lines(&kubectl(&format!("get pods -l {label} -o name"))), pods, "{workload}");
+        kubectl(&format!("delete pods -l {label}"));
+    }
+    for cascade in ["background", "foreground"] {
+        cluster.apply(WORKLOADS);
+        kubectl("rollout status statefulset/db --timeout=90s");
+        kubectl("rollout status daemonset/agent --timeout=90s");
+        kubectl("wait job/once --for=condition=Complete --timeout=90s");
+        for (workload, label, _) in others {
+            kubectl(&format!("delete {workload} --cascade={cascade}"));
+            until(&cluster, &["get", "pods", "-l", label, "-o", "name"], str::is_empty);
+        }
+        kubectl("delete deployment web");
     }
     kubectl("create namespace short");
     for manifest in ["create deployment a --image=app --replicas=2 -n short", "create configmap b -n short"] {
@@ -161,6 +196,16 @@ fn owners_go_with_what_they_own_or_without() {
     kubectl("rollout status deployment/a -n short --timeout=90s");
     kubectl("delete namespace short --timeout=90s");
     assert!(cluster.refused(&["get", "namespace", "short"], "").contains("not found"));
+}
+
+#[test]
+fn a_controller_that_is_left_out_does_nothing() {
+    let Some(cluster) = start(&["--controllers=*,-deployment"]) else { return };
+    let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
+    cluster.apply(WORKLOADS);
+    kubectl("wait replicaset/plain --for=jsonpath={.status.readyReplicas}=1 --timeout=90s");
+    assert_eq!(kubectl("get replicasets -o name").trim(), "replicaset.apps/plain");
+    assert_eq!(kubectl("get deployment web -o jsonpath={.status}"), "{}");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //!
 //! `celplane up --ephemeral --nodes 200 --data-dir D &` and then
 //! `cargo run --release -p celplane-bench --bin workloads -- --kubeconfig D/admin.kubeconfig --process $!`
+//!
+//! After each phase every queue of the controllers must become empty, or it has failed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,8 @@ struct Arguments {
 const CONNECTIONS: usize = 8;
 /// How often progress is looked at.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// Within this time after the last Deployment is done, all queues are empty.
+const QUEUES_EMPTY: Duration = Duration::from_secs(60);
 /// All that writes, and what is counted of it.
 const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
 
@@ -66,14 +71,76 @@ fn sum(metrics: &str, name: &str, counts: impl Fn(&str) -> bool) -> f64 {
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// How many writes there were, all and those of pods.
-async fn writes(connection: &mut Connection, endpoint: &Endpoint) -> Result<(f64, f64)> {
-    let metrics = get(connection, endpoint, "/metrics").await?;
-    let is_write = |line: &str| WRITES.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
-    let count = |counts: &dyn Fn(&str) -> bool| sum(&metrics, "apiserver_request_total", counts);
-    let others = |line: &str| !line.contains("resource=\"leases\"");
-    let all = count(&|line| is_write(line) && others(line));
-    Ok((all, count(&|line| is_write(line) && line.contains("resource=\"pods\""))))
+/// What was written so far: how often per resource, and how often in vain.
+#[derive(Default)]
+struct Writes {
+    by_resource: BTreeMap<String, f64>,
+    conflicts: f64,
+}
+
+/// The value of a label in a line of metrics.
+fn label<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    let labels = line.split_once('{')?.1.split_once('}')?.0;
+    labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
+}
+
+impl Writes {
+    async fn so_far(connection: &mut Connection, endpoint: &Endpoint) -> Result<Self> {
+        let metrics = get(connection, endpoint, "/metrics").await?;
+        let mut writes = Self::default();
+        for line in metrics.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+            let count: f64 = line.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
+            let resource = label(line, "resource").unwrap_or_default();
+            if !label(line, "verb").is_some_and(|verb| WRITES.contains(&verb)) || resource == "leases" {
+                continue;
+            }
+            if label(line, "code") == Some("409") {
+                writes.conflicts += count;
+            }
+            *writes.by_resource.entry(resource.to_owned()).or_default() += count;
+        }
+        Ok(writes)
+    }
+
+    /// What came since.
+    fn since(&self, before: &Self) -> Self {
+        let change = |(resource, count): (&String, &f64)| {
+            (resource.clone(), count - before.by_resource.get(resource).copied().unwrap_or(0.0))
+        };
+        Self {
+            by_resource: self.by_resource.iter().map(change).collect(),
+            conflicts: self.conflicts - before.conflicts,
+        }
+    }
+
+    fn all(&self) -> f64 {
+        self.by_resource.values().sum()
+    }
+
+    /// How many there were per pod, of each resource that was written often.
+    fn per_pod(&self, pods: f64) -> String {
+        let often = self.by_resource.iter().map(|(resource, count)| (resource, count / pods));
+        let often = often.filter(|(_, count)| *count >= 0.01).map(|(resource, count)| format!("{resource} {count:.2}"));
+        often.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Waits until no queue of the controllers holds anything, and says how long that took.
+async fn queues_empty(connection: &mut Connection, endpoint: &Endpoint) -> Result<Duration> {
+    let started = Instant::now();
+    loop {
+        let metrics = get(connection, endpoint, "/metrics/kube-controller-manager").await?;
+        let depths = || metrics.lines().filter(|line| line.starts_with("workqueue_depth{"));
+        anyhow::ensure!(depths().next().is_some(), "no queue has a depth");
+        let full: Vec<&str> = depths().filter(|line| !line.ends_with(" 0")).collect();
+        if full.is_empty() {
+            return Ok(started.elapsed());
+        }
+        if started.elapsed() > QUEUES_EMPTY {
+            bail!("queues are not empty: {}", full.join(", "));
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
@@ -84,7 +151,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let pods = u32::try_from(count.saturating_mul(replicas)).map(f64::from).context("too many pods")?;
     println!("phase    seconds  processor s  ms per pod  writes per pod  of pods  deepest queue  memory MB");
     for (phase, name) in ["create", "roll"].into_iter().enumerate() {
-        let before = writes(&mut watcher, endpoint).await?;
+        let before = Writes::so_far(&mut watcher, endpoint).await?;
         let process = arguments.process.to_string();
         let time = || processor_seconds(&process).context("the process is gone");
         let (started, used) = (Instant::now(), time()?);
@@ -109,14 +176,17 @@ async fn run(arguments: Arguments) -> Result<()> {
             }
         }
         let (took, used) = (started.elapsed().as_secs_f64(), time()? - used);
-        let after = writes(&mut watcher, endpoint).await?;
+        let writes = Writes::so_far(&mut watcher, endpoint).await?.since(&before);
         let memory = resident_bytes_of(arguments.process).context("the process is gone")? / (1 << 20);
         println!(
             "{name:<8}{took:>8.1}{used:>13.1}{:>12.2}{:>16.2}{:>9.2}{deepest:>15}{memory:>11}",
             used * 1000.0 / pods,
-            (after.0 - before.0) / pods,
-            (after.1 - before.1) / pods,
+            writes.all() / pods,
+            writes.by_resource.get("pods").copied().unwrap_or(0.0) / pods,
         );
+        println!("  per pod: {}; {} conflicts in all", writes.per_pod(pods), writes.conflicts);
+        let empty = queues_empty(&mut watcher, endpoint).await?;
+        println!("  every queue is empty {:.1} s after that", empty.as_secs_f64());
     }
     Ok(())
 }
