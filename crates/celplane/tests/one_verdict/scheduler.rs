@@ -91,17 +91,19 @@ pub(super) fn spreads_to(tolerations: &[Toleration], taint: &Taint, features: Fe
     !is_placed(&mut core, Duration::ZERO)
 }
 
-/// `TaintToleration` among scores: a soft taint counts against a node unless it is tolerated.
+/// `TaintToleration` among scores: a soft taint counts against a node, more than a pod that is on the other one, unless it
+/// is tolerated.
 pub(super) fn likes(tolerations: &[Toleration], taint: &Taint, features: Features) -> bool {
     let mut core = core(features);
     core.set_node(&node("soft", std::slice::from_ref(taint)), Duration::ZERO);
     core.set_node(&node("plain", &[]), Duration::ZERO);
+    let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "2"}}}]);
+    core.set_pod(&pod("other", &[], json!({"nodeName": "plain", "containers": containers})), Duration::ZERO);
     core.set_pod(&pod("p", tolerations, json!({})), Duration::ZERO);
-    let attempt = core.schedule_one(Duration::ZERO).unwrap();
-    let id = core.cluster().cache.node_named("soft").unwrap().id;
-    let scores = attempt.scores.unwrap();
-    let by_taints = scores.by_plugin.iter().find(|it| it.plugin == "TaintToleration").unwrap();
-    by_taints.raw.iter().any(|(node, count)| *node == id && *count == 0)
+    match core.schedule_one(Duration::ZERO).unwrap().outcome {
+        Outcome::Scheduled(placement) => &*placement.node == "soft",
+        other => panic!("both nodes have room: {other:?}"),
+    }
 }
 
 /// `DefaultPreemption`: room is made on a full node only where the pod could then run.
