@@ -75,6 +75,24 @@ struct Trail {
     body: Bytes,
     /// Somebody else says when it is over.
     is_long_running: bool,
+    /// Everything is said.
+    is_told: bool,
+}
+
+/// Who goes away before the answer does not escape the log: what was asked for may have been done.
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if self.is_told {
+            return;
+        }
+        let mut status = Object::new();
+        status.insert("status", "Failure");
+        status.insert("message", "the client went away before it was answered; the request may have been carried out");
+        let ended = Ended { code: 500, status: Some(status), ..Ended::default() };
+        if let Some(line) = self.line(Stage::ResponseComplete, Some(&ended)) {
+            self.audit.log.write_later(line);
+        }
+    }
 }
 
 /// Handles a request with its trail; gives back the result and what became of the trail. Without an audit log nothing is kept.
@@ -192,6 +210,7 @@ impl Followed {
         }
         let level = trail.decision.as_ref().map_or(Level::None, |decision| decision.level);
         if level == Level::None {
+            trail.is_told = true;
             return;
         }
         let user = trail.impersonated.as_ref().or(trail.user.as_ref());
@@ -216,6 +235,7 @@ impl Followed {
         if let Some(line) = trail.line(stage, Some(&ended)) {
             trail.audit.log.write(line).await;
         }
+        trail.is_told = true;
     }
 }
 
@@ -272,6 +292,7 @@ impl Trail {
             impersonated: None,
             body: Bytes::new(),
             is_long_running: false,
+            is_told: false,
         }
     }
 

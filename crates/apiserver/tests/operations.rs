@@ -283,6 +283,31 @@ async fn a_request_that_is_dropped_does_not_stay_in_flight() {
 }
 
 #[tokio::test]
+async fn who_goes_away_before_the_answer_is_in_the_audit_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let policy =
+        "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}";
+    let log = Log::open(&path, Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO }).unwrap();
+    let options = Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::default() };
+    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let cluster = Cluster(Server::start(store, options).await.unwrap());
+    let (sender, body) = futures::channel::mpsc::unbounded::<Result<http_body::Frame<Bytes>, std::io::Error>>();
+    let request = Request::post("/api/v1/namespaces").body(http_body_util::StreamBody::new(body)).unwrap();
+    let user = admin();
+    assert!(tokio::time::timeout(Duration::from_millis(50), cluster.0.handle(request, Some(&user))).await.is_err());
+    drop(sender);
+    cluster.ask(&admin(), "GET", "/api/v1/services", Value::Null).await;
+    cluster.0.stop().await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let codes: Vec<_> = events.iter().map(|it| (it["verb"].as_str().unwrap(), &it["responseStatus"]["code"])).collect();
+    assert_eq!(codes, [("create", &json!(500)), ("list", &json!(200))], "each once: {text}");
+    assert_eq!(events[0]["user"]["username"], "admin");
+    assert!(events[0]["responseStatus"]["message"].as_str().unwrap().starts_with("the client went away"), "{text}");
+}
+
+#[tokio::test]
 async fn protobuf_is_sent_to_those_who_prefer_it_and_json_where_there_is_none() {
     let cluster = Cluster::start().await;
     for n in 0..3 {

@@ -154,12 +154,16 @@ fn bound_once(cluster: &Cluster, wanted: usize) {
     // No more pods were made than were wanted: none was made twice and taken back. Of the last that a leader bound before it
     // was gone, the event may be missing.
     assert!(all <= wanted, "{all} pods were bound, {wanted} were wanted");
-    // No more bindings were accepted, or asked for in vain, than there are pods.
-    let bindings: usize = ["scheduler-1", "scheduler-2"]
-        .iter()
-        .map(|user| acts(cluster, user).iter().filter(|(_, what)| what.contains("/binding")).count())
-        .sum();
-    assert_eq!(bindings, wanted, "each pod was bound once");
+    // No more bindings were accepted, or asked for in vain, than there are pods; of those that a killed leader never heard
+    // the answer of, some may have been carried out.
+    let bindings = |end: &str| -> usize {
+        let of =
+            |user| acts(cluster, user).iter().filter(|(_, it)| it.contains("/binding") && it.ends_with(end)).count();
+        of("scheduler-1") + of("scheduler-2")
+    };
+    let (answered, unanswered) = (bindings(" answered"), bindings(" unanswered"));
+    assert!(answered <= wanted, "{answered} bindings of {wanted} pods");
+    assert!(answered + unanswered >= wanted, "{answered} and {unanswered} bindings of {wanted} pods");
 }
 
 #[test]

@@ -102,7 +102,8 @@ pub(super) fn acts(cluster: &Cluster, user: &str) -> Vec<(String, String)> {
             && !matches!(event["objectRef"]["resource"].as_str(), Some("leases" | "events"))
     });
     acts.map(|event| {
-        let what = format!("{} {}", event["verb"], event["requestURI"]);
+        let answered = if event["responseStatus"]["code"] == 500 { "unanswered" } else { "answered" };
+        let what = format!("{} {} {answered}", event["verb"], event["requestURI"]);
         (event["requestReceivedTimestamp"].as_str().unwrap().to_owned(), what)
     })
     .collect()
