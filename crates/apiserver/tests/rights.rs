@@ -376,7 +376,10 @@ async fn the_right_to_give_devices_is_not_the_right_to_change_claims() {
             body
         };
         // The claim itself is not theirs to write, and its finalizer does not come without devices.
-        assert_eq!(patch(&cluster, &mallory(), &one, MERGE, json!({"metadata": {"finalizers": [PROTECTION]}})).await, 403);
+        assert_eq!(
+            patch(&cluster, &mallory(), &one, MERGE, json!({"metadata": {"finalizers": [PROTECTION]}})).await,
+            403
+        );
         let alone = json!({"metadata": {"finalizers": [PROTECTION]}});
         assert_eq!(patch(&cluster, &mallory(), &of, MERGE, alone).await, 200, "{name}");
         let (_, answer) = cluster.ask(&admin(), "GET", &one, Value::Null).await;
