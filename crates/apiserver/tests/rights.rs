@@ -344,3 +344,66 @@ async fn a_node_reaches_nothing_of_another() {
     let nameless = User::authenticated("system:node:", &["system:nodes"]);
     assert_eq!(cluster.ask(&nameless, "GET", &format!("{secrets}/a"), Value::Null).await.0, 403);
 }
+
+#[tokio::test]
+async fn the_right_to_give_devices_is_not_the_right_to_change_claims() {
+    const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+    let rules = json!([rule(&["get", "update", "patch"], "resource.k8s.io", &["resourceclaims/status"], &[])]);
+    let cluster = cluster_with(rules).await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims";
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let device = json!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"});
+    let status = json!({"allocation": {"devices": {"results": [device]}}});
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let smuggled = json!({
+        "labels": {"l": "1"}, "annotations": {"a": "1"}, "ownerReferences": [owner], "finalizers": ["example.com/f", PROTECTION]
+    });
+    let both = json!({"metadata": smuggled, "status": status, "spec": {"devices": {}}});
+    let added = json!([
+        {"op": "add", "path": "/metadata/labels", "value": {"l": "1"}},
+        {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/f", PROTECTION]},
+        {"op": "add", "path": "/status", "value": status}
+    ]);
+    for (name, kind) in [("merge", MERGE), ("json", JSON_PATCH), ("apply", APPLY), ("put", "")] {
+        let spec = json!({"devices": {"requests": [request]}});
+        let claim = json!({"metadata": {"name": name, "labels": {"own": "1"}}, "spec": spec});
+        cluster.make(claims, claim).await;
+        let (one, of) = (format!("{claims}/{name}"), format!("{claims}/{name}/status"));
+        let with_kind = |mut body: Value| {
+            body["apiVersion"] = "resource.k8s.io/v1".into();
+            body["kind"] = "ResourceClaim".into();
+            body["metadata"]["name"] = name.into();
+            body
+        };
+        // The claim itself is not theirs to write, and its finalizer does not come without devices.
+        assert_eq!(
+            patch(&cluster, &mallory(), &one, MERGE, json!({"metadata": {"finalizers": [PROTECTION]}})).await,
+            403
+        );
+        let alone = json!({"metadata": {"finalizers": [PROTECTION]}});
+        assert_eq!(patch(&cluster, &mallory(), &of, MERGE, alone).await, 200, "{name}");
+        let (_, answer) = cluster.ask(&admin(), "GET", &one, Value::Null).await;
+        assert_eq!(answer["metadata"]["finalizers"], Value::Null, "{name}");
+        let code = match kind {
+            "" => cluster.ask(&mallory(), "PUT", &of, with_kind(both.clone())).await.0,
+            APPLY => patch(&cluster, &mallory(), &of, APPLY, with_kind(both.clone())).await,
+            JSON_PATCH => patch(&cluster, &mallory(), &of, JSON_PATCH, added.clone()).await,
+            _ => patch(&cluster, &mallory(), &of, kind, both.clone()).await,
+        };
+        assert_eq!(code, 200, "{name}");
+        let (_, answer) = cluster.ask(&admin(), "GET", &one, Value::Null).await;
+        let metadata = &answer["metadata"];
+        assert_eq!(answer["status"]["allocation"]["devices"]["results"][0]["device"], "x", "{name}");
+        assert_eq!(metadata["finalizers"], json!([PROTECTION]), "{name}");
+        assert_eq!(metadata["labels"], json!({"own": "1"}), "{name}");
+        assert_eq!((&metadata["annotations"], &metadata["ownerReferences"]), (&Value::Null, &Value::Null), "{name}");
+        assert_eq!(answer["spec"]["devices"]["requests"][0]["name"], "r", "{name}");
+        // Nor do they take it away, with devices or without.
+        for status in [status.clone(), json!({"allocation": null})] {
+            let bare = json!({"metadata": {"finalizers": null}, "status": status});
+            assert_eq!(patch(&cluster, &mallory(), &of, MERGE, bare).await, 200, "{name}");
+            let (_, answer) = cluster.ask(&admin(), "GET", &one, Value::Null).await;
+            assert_eq!(answer["metadata"]["finalizers"], json!([PROTECTION]), "{name}");
+        }
+    }
+}

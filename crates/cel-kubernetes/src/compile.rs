@@ -179,8 +179,13 @@ impl Compiled {
         effort: Effort,
     ) -> (Verdict, u64) {
         let evaluation = self.program.eval_partial(input, limits, memory, effort);
-        let too_costly = if self.cost.max > self.runtime_cost_max { Verdict::ERROR } else { Verdict::NONE };
+        let too_costly = if self.may_exceed_its_limit() { Verdict::ERROR } else { Verdict::NONE };
         (evaluation.verdict() | too_costly, evaluation.cost)
+    }
+
+    /// The estimate is above the place's limit at run time.
+    pub fn may_exceed_its_limit(&self) -> bool {
+        self.cost.max > self.runtime_cost_max
     }
 
     /// Its value is a list that the expression makes.

@@ -1,9 +1,12 @@
 //! Evaluating the predicates that placement runs most takes no memory.
 
 use cel::program::Verdict;
+use cel::value::Value;
+use cel_kubernetes::environments::device::Device;
+use cel_kubernetes::environments::devices::Devices;
 use cel_kubernetes::environments::node_affinity::{Labels, Node};
 use cel_kubernetes::environments::toleration::Taint;
-use cel_kubernetes::environments::{Dialect, node_affinity, toleration};
+use cel_kubernetes::environments::{Dialect, devices, node_affinity, toleration};
 
 /// How often the allocator is asked by the second evaluation: the first may build a regular expression.
 fn allocations(mut evaluate: impl FnMut() -> Verdict, expected: Verdict) -> u64 {
@@ -44,5 +47,30 @@ fn predicates_about_labels_allocate_nothing() {
         let compiled = environment.compile(expression).unwrap();
         let count = allocations(|| compiled.eval(&Node { labels: &labels }).verdict(), expected);
         assert_eq!(count, 0, "{expression}");
+    }
+}
+
+#[test]
+fn constraints_over_sets_allocate_only_the_lists_that_they_make() {
+    let environment = devices::environment(Dialect::CELPLANE).unwrap();
+    let device = |id: i64| {
+        let mut device = Device::new("a.example.com");
+        device.set_attribute("a/id", Value::Int(id));
+        device.set_attribute("a/root", Value::str("pcie-0"));
+        device
+    };
+    let owned: Vec<Device> = (0..8).map(device).collect();
+    let set: Vec<&Device> = owned.iter().collect();
+    let set = Devices(&set);
+    for (expression, count) in [
+        ("devices.all(d, d.attributes['a'].root == devices[0].attributes['a'].root)", 0),
+        ("devices.all(d, devices.exists_one(e, e.attributes['a'].id == d.attributes['a'].id))", 0),
+        ("size(devices) == 8 && devices.exists(d, d.attributes['a'].id == 7)", 0),
+        // The list that `map` makes, which grows once, and nothing for its elements.
+        ("devices.map(d, d.attributes['a'].id).sum() == 28", 3),
+        ("devices.map(d, d.attributes['a'].id).max() - devices.map(d, d.attributes['a'].id).min() == 7", 6),
+    ] {
+        let compiled = environment.compile(expression).unwrap();
+        assert!(allocations(|| compiled.eval(&set).verdict(), Verdict::TRUE) <= count, "{expression}");
     }
 }

@@ -17,6 +17,7 @@ mod conformance;
 mod deep;
 mod golden;
 mod library;
+mod partial_maps;
 mod properties;
 mod regex;
 mod runaway;

@@ -1,5 +1,7 @@
 //! Devices as users see them: the stories of KEP-5254 with `kubectl` on simulated nodes, what goes wrong, and its gate.
 
+mod hardware;
+mod logs;
 mod upstream;
 
 use crate::cluster::Cluster;

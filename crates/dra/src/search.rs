@@ -4,6 +4,7 @@
 //! are taken in ascending order: combinations are tried, never permutations. Follows `allocateOne` and
 //! `allocateDevice` of the experimental allocator; constraints over sets follow KEP-5254.
 
+mod alike;
 mod device;
 mod set;
 
@@ -118,6 +119,7 @@ pub struct Search<'s, 'b> {
     alternatives: Table<ClaimId, Vec<usize>>,
     state: &'s AllocatedState,
     domains: set::Domains,
+    alike: alike::Alike,
     failed: FailedSet,
     effort: Effort,
 }
@@ -220,6 +222,7 @@ impl<'s, 'b> Search<'s, 'b> {
             alternatives: Table::filled(claims.claims.len(), Vec::new),
             state,
             domains: set::Domains::default(),
+            alike: alike::Alike::default(),
             failed: FailedSet { claim: ClaimId::new(0), devices: Vec::new() },
             effort: Effort::default(),
         }
@@ -446,7 +449,9 @@ impl<'s, 'b> Search<'s, 'b> {
 
     fn take_any(&mut self, at: At, claim: ClaimId, ask: AskId, start: usize) -> Result<bool, Stop> {
         let pools = self.pools;
-        let order = if self.claims.claims.of(claim).is_canonical() { &pools.canonical } else { &pools.listed };
+        let is_canonical = self.claims.claims.of(claim).is_canonical();
+        let order = if is_canonical { &pools.canonical } else { &pools.listed };
+        let mut failed_kinds = Vec::new();
         for (position, candidate) in order.iter().copied().enumerate().skip(start) {
             if self.is_in_use(claim, ask, candidate) || !self.is_selectable(ask, candidate)? {
                 continue;
@@ -454,11 +459,19 @@ impl<'s, 'b> Search<'s, 'b> {
             if !self.has_capacity(claim, ask, candidate)? {
                 continue;
             }
+            if !failed_kinds.is_empty() && self.kind(candidate).is_some_and(|kind| failed_kinds.contains(&kind)) {
+                continue;
+            }
             let Some(undo) = self.take(claim, ask, candidate, false)? else { continue };
             let next = At { device: at.device.saturating_add(1), ..at };
             match self.step(next, true, position.saturating_add(1)) {
                 Ok(true) => return Ok(true),
-                Ok(false) => self.give_back(claim, ask, candidate, undo),
+                Ok(false) => {
+                    self.give_back(claim, ask, candidate, undo);
+                    if is_canonical {
+                        failed_kinds.extend(self.note_failure(self.claims.asks.of(ask), candidate));
+                    }
+                }
                 Err(stop) => {
                     self.give_back(claim, ask, candidate, undo);
                     return Err(stop);

@@ -11,6 +11,7 @@
     reason = "tests"
 )]
 
+mod alike;
 mod allocator;
 mod attempt;
 mod oracle;

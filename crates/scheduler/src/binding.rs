@@ -106,18 +106,13 @@ pub async fn bind(
                 let claims = client.objects::<PersistentVolumeClaim>();
                 claims.patch(namespace, claim, "", Patch::Merge, &patch).await?;
             }
-            Write::UseResourceClaim { namespace, claim, uid, resource_version, allocation } => {
-                let claims = client.objects::<Document<ResourceClaim>>();
-                let known = claims.get(namespace, claim).await?;
-                let is_seen = known.metadata.uid == *uid && known.metadata.resource_version == *resource_version;
-                if !is_seen {
-                    return Err(BindError::ClaimChanged(claim.to_string()));
-                }
-                use_claim(client, &known, pod, allocation.as_deref()).await?;
-                let devices = allocation.as_deref().or(known.status.allocation.as_ref());
+            Write::UseResourceClaim { claim, allocation } => {
+                use_claim(client, claim, pod, allocation.as_deref()).await?;
+                let devices = allocation.as_deref().or(claim.status.allocation.as_ref());
                 let mut results = devices.into_iter().flat_map(|it| &it.devices.results);
                 if results.any(|result| !result.binding_conditions.is_empty()) {
-                    conditions::wait(client, leadership, namespace, claim, uid).await?;
+                    let metadata = &claim.metadata;
+                    conditions::wait(client, leadership, &metadata.namespace, &metadata.name, &metadata.uid).await?;
                 }
             }
             // Written where no node fits, never before a binding.
@@ -213,45 +208,48 @@ fn set_annotation(object: &mut Value, name: &str, value: &str) {
 /// Keeps a claim from being deleted under its users.
 const CLAIM_FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-/// Gives devices to a claim and reserves it for a pod. Each write is guarded by the version that was read.
+/// Gives devices to a claim and reserves it for a pod. Each write is guarded by the version that it builds on: a claim that is not
+/// the one that the decision was about stays as it is.
 async fn use_claim(
     client: &Client,
-    known: &Document<ResourceClaim>,
+    known: &ResourceClaim,
     pod: &Pod,
     allocation: Option<&AllocationResult>,
 ) -> Result<(), BindError> {
     let claims = client.objects::<Document<ResourceClaim>>();
     let (namespace, name) = (&known.metadata.namespace, &known.metadata.name);
-    let mut changed = known.to_value();
-    if !known.metadata.finalizers.iter().any(|it| it == CLAIM_FINALIZER) {
-        let mut finalizers: Vec<Value> = known.metadata.finalizers.iter().map(|it| Value::String(it.clone())).collect();
-        finalizers.push(CLAIM_FINALIZER.into());
-        if let Some(metadata) = changed.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("finalizers", Value::Array(finalizers));
+    let changed = || BindError::ClaimChanged(name.to_string());
+    let write = async |subresource, patch: &Value| {
+        let written = claims.patch(namespace, name, subresource, Patch::Merge, patch).await;
+        written.map_err(|error| if error.is_conflict() { changed() } else { error.into() })
+    };
+    let is_protected = |claim: &ResourceClaim| claim.metadata.finalizers.iter().any(|it| it == CLAIM_FINALIZER);
+    let metadata = |claim: &ResourceClaim| {
+        let (uid, version) = (claim.metadata.uid.as_str(), claim.metadata.resource_version.as_str());
+        let mut metadata = api::json!({"uid": uid, "resourceVersion": version});
+        if let Some(fields) = metadata.as_object_mut().filter(|_| !is_protected(claim)) {
+            let mut finalizers: Vec<Value> = claim.metadata.finalizers.iter().map(|it| it.clone().into()).collect();
+            finalizers.push(CLAIM_FINALIZER.into());
+            fields.insert("finalizers", Value::Array(finalizers));
         }
-        changed = claims.update(namespace, name, &changed).await?.to_value();
-    }
-    let misfit = || BindError::ClaimChanged(name.to_string());
-    let fields = changed.as_object_mut().ok_or_else(misfit)?;
-    let mut status =
-        fields.remove("status").filter(|status| status.as_object().is_some()).unwrap_or_else(Value::object);
-    let parts = status.as_object_mut().ok_or_else(misfit)?;
-    if let Some(allocation) = allocation {
+        metadata
+    };
+    let mut users = api::json::to_value(&known.status.reserved_for).map_err(|_| changed())?;
+    let (pod_name, pod_uid) = (pod.metadata.name.as_str(), pod.metadata.uid.as_str());
+    let user = api::json!({"resource": "pods", "name": pod_name, "uid": pod_uid});
+    users.as_array_mut().ok_or_else(changed)?.push(user);
+    let mut status = api::json!({"reservedFor": users});
+    if let (Some(allocation), Some(fields)) = (allocation, status.as_object_mut()) {
         // When devices were given says how long their drivers may take.
         let at = allocation.allocation_timestamp.or_else(|| Some(crate::now()));
         let allocation = AllocationResult { allocation_timestamp: at, ..allocation.clone() };
-        parts.insert("allocation", api::json::to_value(&allocation).map_err(|_| misfit())?);
+        fields.insert("allocation", api::json::to_value(&allocation).map_err(|_| changed())?);
     }
-    let (pod_name, pod_uid) = (pod.metadata.name.as_str(), pod.metadata.uid.as_str());
-    let user = api::json!({"resource": "pods", "name": pod_name, "uid": pod_uid});
-    match parts.get_mut("reservedFor").and_then(Value::as_array_mut) {
-        Some(users) => users.push(user),
-        None => {
-            parts.insert("reservedFor", Value::Array(vec![user]));
-        }
+    // The server takes the finalizer together with the devices. One that does not gets it in a write of its own.
+    let written = write("status", &api::json!({"metadata": (metadata(known)), "status": status})).await?;
+    if !is_protected(&written) {
+        write("", &api::json!({"metadata": (metadata(&written))})).await?;
     }
-    fields.insert("status", status);
-    claims.update_status(namespace, name, &changed).await?;
     Ok(())
 }
 

@@ -317,9 +317,9 @@ impl Scheduler {
                 Write::ProvisionVolume { namespace, claim, node } => {
                     assumed.provisioned.insert((namespace.clone(), claim.clone()), node.clone());
                 }
-                Write::UseResourceClaim { uid, allocation: Some(allocation), .. } => {
+                Write::UseResourceClaim { claim, allocation: Some(allocation) } => {
                     if let Some(devices) = devices {
-                        devices.inventory.assume(uid, allocation.as_ref().clone());
+                        devices.inventory.assume(&claim.metadata.uid, allocation.as_ref().clone());
                     }
                 }
                 Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => {}
@@ -340,9 +340,9 @@ impl Scheduler {
                 Write::ProvisionVolume { namespace, claim, .. } => {
                     assumed.provisioned.remove(&(namespace.clone(), claim.clone()));
                 }
-                Write::UseResourceClaim { uid, .. } => {
+                Write::UseResourceClaim { claim, .. } => {
                     if let Some(devices) = devices {
-                        devices.inventory.take_back(uid);
+                        devices.inventory.take_back(&claim.metadata.uid);
                     }
                 }
                 Write::FreeResourceClaim { .. } => {}

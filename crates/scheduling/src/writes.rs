@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use api::json::Text;
-use api::resource::v1::AllocationResult;
+use api::resource::v1::{AllocationResult, ResourceClaim};
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,14 +32,8 @@ pub enum Write {
     /// Gives devices to a claim and reserves it for the pod: sets `status.allocation` where it is given, adds the pod to
     /// `status.reservedFor`, and the finalizer `resource.kubernetes.io/delete-protection` where it is missing.
     UseResourceClaim {
-        /// The claim's namespace.
-        namespace: Text,
-        /// The claim.
-        claim: Text,
-        /// Which claim of that name it is.
-        uid: Text,
-        /// The state that the decision was made on.
-        resource_version: Text,
+        /// The claim, as it was when the decision was made.
+        claim: Arc<ResourceClaim>,
         /// The devices; nothing where the claim has them already.
         allocation: Option<Arc<AllocationResult>>,
     },

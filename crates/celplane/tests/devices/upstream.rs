@@ -6,7 +6,7 @@ use super::*;
 const CLAIM: &str =
     "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: NAME}\nspec:\n  devices: DEVICES\n---\n";
 
-fn claim(name: &str, devices: &str) -> String {
+pub(super) fn claim(name: &str, devices: &str) -> String {
     CLAIM.replace("NAME", name).replace("DEVICES", devices)
 }
 
@@ -15,11 +15,11 @@ fn exactly(count: usize) -> String {
     format!("{{requests: [{{name: r, exactly: {{deviceClassName: mla.example.com, count: {count}}}}}]}}")
 }
 
-fn by_claim(pod_name: &str, claim: &str) -> String {
+pub(super) fn by_claim(pod_name: &str, claim: &str) -> String {
     pod(pod_name, &format!("resourceClaimName: {claim}"))
 }
 
-fn status(cluster: &Cluster, claim: &str, path: &str, holds: impl Fn(&str) -> bool) -> String {
+pub(super) fn status(cluster: &Cluster, claim: &str, path: &str, holds: impl Fn(&str) -> bool) -> String {
     until(cluster, &["get", "resourceclaim", claim, "-o", &format!("jsonpath={{{path}}}")], holds)
 }
 

@@ -58,4 +58,8 @@ impl Pruning for LookAhead {
         };
         (outlook, self.meter.cost.saturating_sub(before))
     }
+
+    fn patience(&self) -> u64 {
+        self.exhaustive_below.min(64)
+    }
 }

@@ -114,7 +114,8 @@ impl Outlooks {
             return verdict;
         }
         self.judged = self.judged.saturating_add(1);
-        if (sets.chosen.is_empty() || self.judged > JUDGED_BEFORE_LEAVING) && self.let_leave(&mut sets, meter) {
+        let judged_before = JUDGED_BEFORE_LEAVING.min(self.exhaustive_below);
+        if (sets.chosen.is_empty() || self.judged > judged_before) && self.let_leave(&mut sets, meter) {
             return Verdict::FALSE;
         }
         match self.is_satisfiable(&sets, verdict, meter) {
@@ -161,7 +162,10 @@ impl Outlooks {
             self.left.pop();
         }
         let has_left = |number: &u32| self.left.iter().any(|left| left.candidates.contains(number));
-        if chosen.iter().any(has_left) {
+        // What was chosen before stays, also where another with the same content has left.
+        let is_chosen =
+            |left: &Left| chosen.iter().skip(left.chosen.len()).any(|number| left.candidates.contains(number));
+        if self.left.iter().any(is_chosen) {
             return true;
         }
         candidates.retain(|(number, _)| !has_left(number));

@@ -53,4 +53,9 @@ impl Outlook {
 pub trait Pruning {
     /// What the completions of a set can come to, and what it cost to find out.
     fn look_ahead(&mut self, set: &Partial<'_>) -> (Outlook, u64);
+
+    /// After this many branches that came to nothing it is worth the while to find out which devices are alike.
+    fn patience(&self) -> u64 {
+        64
+    }
 }

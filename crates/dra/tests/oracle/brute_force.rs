@@ -235,7 +235,7 @@ impl<'o> Oracle<'o> {
         choices.iter().all(|choice| {
             let listed = &self.devices[choice.device];
             let draws = !listed.view.consumes_counters.is_empty()
-                && !(listed.view.allow_multiple_allocations == Some(true) && !listed.shares.is_empty());
+                && (listed.view.allow_multiple_allocations != Some(true) || listed.shares.is_empty());
             let mut of_pool = left.iter().filter(|((pool, _), _)| (&pool.0, &pool.1) == (&listed.key.0, &listed.key.1));
             !draws || of_pool.all(|(_, left)| *left >= 0)
         })

@@ -57,10 +57,17 @@ pub(crate) fn instance(choices: &mut Choices, is_usable: &dyn Fn(&str) -> bool) 
             slice
         };
         for slice in 0..slice_count {
-            let mut devices = Vec::new();
+            let mut devices: Vec<Value> = Vec::new();
             for index in 0..choices.below(4) {
                 let name = format!("d{}", slice + 2 * index + 7 * choices.below(2));
-                let device = device(choices, &name, has_counters);
+                // Some are like the one before in all but the name.
+                let device = match devices.last().cloned().filter(|_| choices.below(3) == 0) {
+                    Some(mut twin) => {
+                        twin.as_object_mut().unwrap().insert("name", name.as_str());
+                        twin
+                    }
+                    None => device(choices, &name, has_counters),
+                };
                 if choices.below(6) == 0 {
                     let mut taken = api::json!({"driver": (*driver), "pool": (*pool), "device": (name.as_str())});
                     if device.get("allowMultipleAllocations").is_some() && choices.below(4) > 0 {

@@ -6,7 +6,6 @@ use api::json::Value;
 use api::names;
 
 use super::{Findings, config, status, validate_full_name, validate_toleration};
-use crate::core::pod::prepare::reset_metadata;
 use crate::core::volume_claim::validate_template_metadata;
 use crate::document::{Edit, Read, same};
 use crate::expressions::{self, Place};
@@ -43,7 +42,7 @@ pub(crate) const CLAIM: Strategy = Strategy {
         Part {
             prepare: |claim, old, _| {
                 claim.set("spec", old.field("spec").clone());
-                reset_metadata(claim, old);
+                status::reset_metadata(claim, old);
                 status::drop_deallocated(claim, old);
             },
             validate: status::validate,

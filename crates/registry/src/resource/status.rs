@@ -9,6 +9,7 @@ use super::{Findings, config, validate_binding_conditions, validate_driver, vali
 use crate::conditions;
 use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
+use crate::core::pod::prepare;
 use crate::document::{Edit, Read, same, without_empty};
 use crate::meta::{self, invalid};
 use crate::strategy::Context;
@@ -53,6 +54,26 @@ const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
 
 fn is_same_device(left: &Value, right: &Value) -> bool {
     NAMES.iter().all(|name| left.text(name) == right.text(name))
+}
+
+/// Keeps a claim from being deleted while it has devices.
+const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+
+/// Keeps the metadata as it was, but for the finalizer that a claim may get in the write in which it gets devices.
+///
+/// Kubernetes: a write to the status changes no metadata, so that its scheduler needs two writes.
+pub(super) fn reset_metadata(claim: &mut Value, old: &Value) {
+    let has_devices = |claim: &Value| claim.field("status").has("allocation");
+    let is_protected = |claim: &Value| claim.field("metadata").texts("finalizers").any(|it| it == PROTECTION);
+    let is_deleted = old.field("metadata").has("deletionTimestamp");
+    let protects = has_devices(claim) && !has_devices(old) && is_protected(claim) && !is_protected(old) && !is_deleted;
+    prepare::reset_metadata(claim, old);
+    if protects {
+        let metadata = claim.make("metadata");
+        let mut finalizers = metadata.list("finalizers").to_vec();
+        finalizers.push(PROTECTION.into());
+        metadata.set("finalizers", Value::Array(finalizers));
+    }
 }
 
 /// What drivers say of devices goes with the devices.
@@ -208,6 +229,32 @@ fn validate_result(result: &Value, requests: &Requests<'_>, at: &Path<'_>, findi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_finalizer_that_protects_devices_comes_with_them() {
+        let allocated = api::json!({"allocation": {}});
+        let claim = |finalizers: &str, status: &Value| {
+            let finalizers = Value::Array(finalizers.split_terminator(' ').map(Value::from).collect());
+            api::json!({"metadata": {"finalizers": finalizers}, "status": (status.clone())})
+        };
+        let check = |new: &Value, old: &Value, expected: &str| {
+            let mut claim = new.clone();
+            reset_metadata(&mut claim, old);
+            let finalizers: Vec<&str> = claim.field("metadata").texts("finalizers").collect();
+            assert_eq!(finalizers.join(" "), expected);
+        };
+        let waiting = Value::object();
+        check(&claim(PROTECTION, &allocated), &claim("", &waiting), PROTECTION);
+        check(&claim(PROTECTION, &allocated), &claim("other", &waiting), &format!("other {PROTECTION}"));
+        check(&claim(&format!("mine {PROTECTION}"), &allocated), &claim("", &waiting), PROTECTION);
+        // Not without devices, not by itself, and not for a claim that has them already or is going away.
+        check(&claim(PROTECTION, &waiting), &claim("", &waiting), "");
+        check(&claim("mine", &allocated), &claim("", &waiting), "");
+        check(&claim(PROTECTION, &allocated), &claim("", &allocated), "");
+        let mut going = claim("other", &waiting);
+        going.make("metadata").set("deletionTimestamp", "2030-01-01T00:00:00Z");
+        check(&claim(PROTECTION, &allocated), &going, "other");
+    }
 
     #[test]
     fn what_a_driver_said_goes_with_the_device() {

@@ -174,13 +174,7 @@ impl Plugin for DynamicResources {
             if allocation.is_none() && claim.status.reserved_for.iter().any(|user| user.uid == pod.uid) {
                 continue;
             }
-            writes.push(Write::UseResourceClaim {
-                namespace: claim.metadata.namespace.clone(),
-                claim: claim.metadata.name.clone(),
-                uid: claim.metadata.uid.clone(),
-                resource_version: claim.metadata.resource_version.clone(),
-                allocation: allocation.map(Arc::new),
-            });
+            writes.push(Write::UseResourceClaim { claim: claim.clone(), allocation: allocation.map(Arc::new) });
         }
         Ok(writes)
     }

@@ -15,9 +15,9 @@ use super::cluster::BIND_COMPLETED;
 /// The devices that are given to claims.
 pub(super) fn devices(writes: &[Write]) -> Vec<(Text, Vec<String>)> {
     let of = |write: &Write| match write {
-        Write::UseResourceClaim { claim, allocation: Some(allocation), .. } => {
+        Write::UseResourceClaim { claim, allocation: Some(allocation) } => {
             let names = allocation.devices.results.iter().map(|it| format!("{}/{}/{}", it.driver, it.pool, it.device));
-            Some((claim.clone(), names.collect()))
+            Some((claim.metadata.name.clone(), names.collect()))
         }
         _ => None,
     };
@@ -28,8 +28,8 @@ pub(super) fn devices(writes: &[Write]) -> Vec<(Text, Vec<String>)> {
 pub(super) fn carry_out(core: &mut Scheduler, writes: &[Write], pod: &Text, uid: &Text, now: Duration) {
     for write in writes {
         match write {
-            Write::UseResourceClaim { namespace, claim, allocation, .. } => {
-                change_claim(core, namespace, claim, now, |claim| {
+            Write::UseResourceClaim { claim, allocation } => {
+                change_claim(core, &claim.metadata.namespace, &claim.metadata.name, now, |claim| {
                     if let Some(allocation) = allocation {
                         claim.status.allocation = Some(allocation.as_ref().clone());
                     }

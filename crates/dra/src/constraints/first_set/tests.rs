@@ -35,11 +35,15 @@ fn random_device(choices: &mut Choices, index: usize, is_plain: bool) -> Device 
 /// Searches with and without looking ahead; answers how many whole sets each came to.
 #[track_caller]
 fn check(text: &str, compiled: &Compiled, owned: &[Device], count: usize) -> (Outcome, Meter, Meter) {
-    let devices: Vec<&Device> = owned.iter().collect();
-    let mut ahead = FirstSet::new(compiled, &devices, u64::MAX, Some(Outlooks::new(0)));
-    let mut every = FirstSet::new(compiled, &devices, u64::MAX, None);
+    check_among(text, compiled, &owned.iter().collect::<Vec<_>>(), count)
+}
+
+#[track_caller]
+fn check_among(text: &str, compiled: &Compiled, devices: &[&Device], count: usize) -> (Outcome, Meter, Meter) {
+    let mut ahead = FirstSet::new(compiled, devices, u64::MAX, Some(Outlooks::new(0)));
+    let mut every = FirstSet::new(compiled, devices, u64::MAX, None);
     let outcome = every.run(count);
-    assert_eq!(ahead.run(count), outcome, "`{text}`: {count} of {owned:?}");
+    assert_eq!(ahead.run(count), outcome, "`{text}`: {count} of {devices:?}");
     (outcome, ahead.meter, every.meter)
 }
 
@@ -123,4 +127,24 @@ fn a_search_ends_at_its_limit() {
     let devices: Vec<&Device> = owned.iter().collect();
     let mut search = FirstSet::new(&compiled, &devices, 20_000, Some(Outlooks::default()));
     assert_eq!(search.run(8), Outcome::TooCostly);
+}
+
+/// Devices with the same content are the same to an expression, and still each can be had.
+#[test]
+fn devices_with_the_same_content_are_told_apart() {
+    let distinct = "devices.map(d, d.attributes['a'].id).distinct().size() == 3";
+    let compiled = compile(distinct).unwrap();
+    let mut choices = Choices::new(1);
+    let owned: Vec<Device> = (0..3).map(|index| random_device(&mut choices, index, true)).collect();
+    let devices = [&owned[0], &owned[0], &owned[1], &owned[1], &owned[2]];
+    assert_eq!(check_among(distinct, &compiled, &devices, 3).0, Outcome::Found(vec![0, 2, 4]));
+    for seed in 20_000..20_800 {
+        let mut choices = Choices::new(seed);
+        let text = expression(&mut choices);
+        let Some(compiled) = compile(&text) else { continue };
+        let owned: Vec<Device> = (0..4).map(|index| random_device(&mut choices, index, true)).collect();
+        let (of, count) = (4 + choices.below(4), 2 + choices.below(3));
+        let devices: Vec<&Device> = (0..of).map(|_| &owned[choices.below(4)]).collect();
+        check_among(&text, &compiled, &devices, count);
+    }
 }
