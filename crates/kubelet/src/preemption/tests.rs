@@ -1,3 +1,5 @@
+//! Who gives way to a critical pod, and who does not.
+
 use api::json::from_value;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Files become pods, and pods in the API become their mirrors.
+
 use std::fs;
 use std::path::Path;
 
