@@ -111,10 +111,8 @@ impl Contents {
             return None;
         }
         let old = known.map(|(old, _)| old);
-        let values: Vec<(Vec<Text>, Vec<Text>)> = functions
-            .iter()
-            .map(|values| (old.as_deref().map(|old| values(old)).unwrap_or_default(), values(&*object)))
-            .collect();
+        let values: Vec<(Vec<Text>, Vec<Text>)> =
+            functions.iter().map(|values| (old.as_deref().map(values).unwrap_or_default(), values(&*object))).collect();
         let mut state = self.write();
         state.objects.insert(key.clone(), Entry { object: object.clone(), version });
         for (index, (before, after)) in state.indexes.iter_mut().zip(values) {

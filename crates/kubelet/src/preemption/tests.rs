@@ -6,8 +6,7 @@ use super::*;
 
 /// A pod by its requests, such as `cpu=500m memory=1Gi`; `limited` ones have the same as limits.
 fn pod(name: &str, requests: &str, limited: bool, priority: Option<i32>) -> Pod {
-    let amounts: api::json::Object =
-        requests.split_whitespace().filter_map(|it| it.split_once('=')).map(|(name, amount)| (name, amount)).collect();
+    let amounts: api::json::Object = requests.split_whitespace().filter_map(|it| it.split_once('=')).collect();
     let limits = if limited { amounts.clone() } else { api::json::Object::new() };
     let pod = api::json!({"metadata": {"name": name}, "spec": {
         "priority": (priority.map_or(api::json::Value::Null, Into::into)),
