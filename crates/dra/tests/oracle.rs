@@ -65,7 +65,7 @@ fn a_search_finds_what_brute_force_finds() {
     let is_usable = |text: &str| programs.expressions.set(text).is_ok();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut cuts, mut cuts_ahead) = (0, 0);
-    for seed in 0..2000 {
+    for seed in 0..600 {
         let instance = instance(&mut Choices::new(seed), &is_usable);
         let Some(oracle) = Oracle::new(&instance, &programs) else { continue };
         let setting = Setting::new(&instance, &programs, Features::ALL);
