@@ -1,7 +1,7 @@
 //! Tells in the status of a ValidatingAdmissionPolicy whether its expressions fit the objects that it selects.
 //!
-//! It watches policies. A new generation is checked against each kind that its rules name ([`kinds`]), whose types are
-//! those of the server's OpenAPI documents ([`schemas`]). Follows Kubernetes `pkg/controller/validatingadmissionpolicystatus`.
+//! It watches policies. A new generation is checked against each kind that its rules name (`kinds`), whose types are
+//! those of the server's OpenAPI documents (`schemas`). Follows Kubernetes `pkg/controller/validatingadmissionpolicystatus`.
 
 mod kinds;
 mod schemas;
