@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 /// Requests of one input are separated by this byte.
 const NEXT: u8 = 0x1e;
-/// So many requests of an input are sent.
+/// How many requests of an input are sent.
 const REQUESTS_MAX: usize = 8;
 /// A server is used for this many inputs, because making one takes much longer than a request; then its store is emptied.
 const INPUTS_PER_SERVER: usize = 200;
@@ -64,7 +64,7 @@ async fn request(server: &Arc<Server>, text: &[u8]) {
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         builder = builder.header(name.trim(), value.trim());
     }
-    // What is no HTTP does not get this far.
+    // What is not HTTP does not get this far.
     let Ok(request) = builder.body(Full::new(bytes::Bytes::copy_from_slice(body))) else { return };
     let writes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let collection = collection_of(request.uri().path());
@@ -102,7 +102,7 @@ async fn answer(server: &Arc<Server>, request: Request<Full<bytes::Bytes>>) -> u
     }
     let body = answer.into_body().collect().await.expect("a body cannot fail").to_bytes();
     if is_json && is_plain && !body.is_empty() {
-        assert!(json::parse(&body).is_ok(), "{status} is no JSON: {}", String::from_utf8_lossy(&body));
+        assert!(json::parse(&body).is_ok(), "{status} is not JSON: {}", String::from_utf8_lossy(&body));
     }
     status
 }

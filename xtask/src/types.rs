@@ -20,7 +20,7 @@ struct Facts {
     semantics: Value,
 }
 
-/// Types that are no plain structs in JSON.
+/// Types that are not plain structs in JSON.
 const SPECIAL: &[(&str, &str)] = &[
     ("k8s.io/apimachinery/pkg/api/resource.Quantity", "Kind::Quantity"),
     ("k8s.io/apimachinery/pkg/util/intstr.IntOrString", "Kind::IntOrString"),

@@ -28,7 +28,7 @@ const EPOCH_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_3
 /// Below this many keys comparing all pairs is cheaper than a set.
 const FEW_KEYS: usize = 8;
 
-/// Why bytes are no document.
+/// Why bytes are not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CborError {
@@ -63,7 +63,7 @@ pub enum CborError {
 /// Reads one document; there must be nothing behind it.
 ///
 /// # Errors
-/// If the bytes are no CBOR, or say what JSON cannot.
+/// If the bytes are not CBOR, or say what JSON cannot.
 pub fn parse(bytes: &[u8]) -> Result<Value, CborError> {
     let mut reader = Reader { rest: bytes };
     let value = reader.value(0)?;

@@ -85,7 +85,7 @@ struct Waiting {
 }
 
 impl FlowControl {
-    /// With so many seats for all levels together. Until schemas are set every request is refused.
+    /// With this many seats for all levels together. Until schemas are set every request is refused.
     pub(crate) fn new(seats: usize, request_timeout: Duration, registry: &Registry) -> Self {
         Self {
             total: u64::try_from(seats).unwrap_or(u64::MAX),

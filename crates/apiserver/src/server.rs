@@ -87,7 +87,7 @@ pub struct Options {
     pub address: String,
     /// A longer body is refused.
     pub body_bytes_max: usize,
-    /// So many seats for requests there are, shared out by flow control: those of requests that read,
+    /// How many seats for requests there are, shared out by flow control: those of requests that read,
     pub reads_max: usize,
     /// and those of requests that write.
     pub writes_max: usize,

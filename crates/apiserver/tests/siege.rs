@@ -33,9 +33,9 @@ const ALL: u32 = (1 << ATTACKS.len()) - 1;
 
 /// Health never takes longer.
 const HEALTH_MAX: Duration = Duration::from_secs(2);
-/// Under attack the server takes at most so many KiB more than before,
+/// Under attack the server takes at most this many KiB more than before,
 const MORE_MEMORY_MAX: u64 = 600 << 10;
-/// and after it so many.
+/// and after it this many.
 const MEMORY_KEPT_MAX: u64 = 150 << 10;
 
 /// What goes on.

@@ -33,7 +33,7 @@ const WORK: [(&str, u64, u64); 9] = [
     ("table, 500 pods", 2, 12),
 ];
 
-/// So many pods are there before.
+/// How many pods are there before.
 const PODS: usize = 500;
 
 fn main() -> ExitCode {

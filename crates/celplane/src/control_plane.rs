@@ -51,7 +51,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Room for documents that are nested as deep as they may be, also where nothing is optimized.
 const STACK_BYTES: usize = 8 << 20;
-/// A thread that is never idle looks for what came over the network after so many steps of tasks: who has just asked
+/// A thread that is never idle looks for what came over the network after this many steps of tasks: who has just asked
 /// something waits for no more than these.
 const EVENT_INTERVAL: u32 = 13;
 
@@ -176,13 +176,13 @@ struct AuditArguments {
     /// Where audit events are written, one a line; - for standard output
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     audit_log_path: Option<PathBuf>,
-    /// So many days an audit log that was put aside is kept; 0 for ever
+    /// How many days an audit log that was put aside is kept; 0 for ever
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     audit_log_maxage: u32,
-    /// So many audit logs that were put aside are kept; 0 for all
+    /// How many audit logs that were put aside are kept; 0 for all
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     audit_log_maxbackup: usize,
-    /// An audit log of so many megabytes is put aside; 0 for 100
+    /// An audit log of this many megabytes is put aside; 0 for 100
     #[arg(long, value_name = "MEGABYTES", default_value_t = 0)]
     audit_log_maxsize: u32,
 }

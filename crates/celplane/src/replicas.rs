@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use api::json::Value;
 
-/// So many objects like this one, with numbers behind their names.
+/// This many objects like this one, with numbers behind their names.
 pub(crate) const ANNOTATION: &str = "sim/replicas";
 
 /// How many objects a Node or Pod stands for; nothing where it is only itself.

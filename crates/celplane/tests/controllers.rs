@@ -27,7 +27,7 @@ use client::objects::Selection;
 use regex::Regex;
 use serde_json::Value;
 
-/// So many scenarios are played at a time.
+/// How many scenarios are played at a time.
 const AT_A_TIME: usize = 24;
 
 /// A scenario is played this often at the most until it agrees.

@@ -22,7 +22,7 @@ use client::resources::Served as _;
 use client::{Client, Informer, Resource};
 
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
-/// So many requests are under way at a time.
+/// How many requests are under way at a time.
 const AT_A_TIME: usize = 32;
 /// So much longer everything may take.
 const LIMIT: Duration = Duration::from_secs(600);

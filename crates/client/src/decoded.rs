@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::informer::Anything;
 
-/// So many objects of a type are kept before it is looked for those that nobody uses any more.
+/// How many objects of a type are kept before it is looked for those that nobody uses any more.
 const SWEEP_MIN: usize = 64;
 
 /// What tells one state of an object from all others of one server.

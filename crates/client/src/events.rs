@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::objects::{Objects, Patch};
 use crate::queue::Backoff;
 
-/// So many events wait to be written, per task.
+/// How many events wait to be written, per task.
 const WAITING_MAX: usize = 250;
 /// Tasks that write. Events about one object are written by one task, in order. Each waits until its write is durable: it
 /// takes many of them to fill what the store writes at a time.

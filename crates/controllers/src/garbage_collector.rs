@@ -33,7 +33,7 @@ use crate::metadata;
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 /// A kind is served at the latest so long after its definition was accepted.
 const SERVED_AFTER: Duration = Duration::from_millis(500);
-/// So many objects are looked at at once.
+/// How many objects are looked at at once.
 const WORKERS: usize = 20;
 /// So often a write is tried again because somebody else was faster.
 const CONFLICTS_MAX: usize = 5;

@@ -18,7 +18,7 @@ use crate::outcome;
 
 const BUNDLES: Resource = Resource::new("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle");
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
-/// So many bytes of the hash stand in the name.
+/// How many bytes of the hash stand in the name.
 const HASH_BYTES: usize = 12;
 
 /// Runs the controller until the end is asked for.

@@ -61,7 +61,7 @@ pub(crate) struct Numbers {
     last: u64,
 }
 
-/// So many texts are known at a time.
+/// How many texts are known at a time.
 const TEXTS_MAX: usize = 16_384;
 
 impl Numbers {
@@ -91,7 +91,7 @@ pub(crate) struct Answers {
     answers: HashMap<SearchKey, Answer>,
 }
 
-/// So many answers are known at a time.
+/// How many answers are known at a time.
 const ANSWERS_MAX: usize = 16_384;
 
 impl Answers {

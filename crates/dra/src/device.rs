@@ -47,7 +47,7 @@ pub struct Model {
     answers: RwLock<HashMap<u64, Answer>>,
 }
 
-/// So many answers of one model are remembered.
+/// How many answers of one model are remembered.
 const ANSWERS_MAX: usize = 1024;
 
 impl Model {

@@ -17,7 +17,7 @@ pub struct Features {
     pub device_binding_and_status: bool,
     /// Taints of devices.
     pub device_taints: bool,
-    /// Parts of a capacity that are no whole numbers.
+    /// Parts of a capacity that are not whole numbers.
     pub fractional_capacity_range: bool,
     /// Attributes that are lists.
     pub list_type_attributes: bool,

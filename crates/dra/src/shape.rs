@@ -1,7 +1,7 @@
 //! Nodes that look alike to every claim: a search on one of them answers for all.
 //!
 //! The first part of a shape is what can be used from a node, the second what of it is taken. Names of nodes, slices and
-//! pools are no part of it where a pool belongs to one node alone: searches go by positions, and what is found is
+//! pools are not part of it where a pool belongs to one node alone: searches go by positions, and what is found is
 //! written down for the node that is chosen.
 
 use std::fmt::Write as _;

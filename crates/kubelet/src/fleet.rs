@@ -40,7 +40,7 @@ use crate::template::Template;
 /// A connection under the name of a node.
 pub type ClientFor = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// So many pods are looked after at once: each may wait for a write.
+/// How many pods are looked after at once: each may wait for a write.
 const POD_WORKERS: usize = 64;
 const NODE_WORKERS: usize = 16;
 /// Fleets of more nodes tell of containers only if they are told to.

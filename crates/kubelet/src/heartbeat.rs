@@ -17,7 +17,7 @@ pub const NAMESPACE: &str = "kube-node-lease";
 /// How often a lease is renewed: a quarter of its duration, as in Kubernetes.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 const DURATION_SECONDS: i32 = 40;
-/// So many leases are renewed at once.
+/// How many leases are renewed at once.
 const BURST: usize = 250;
 
 /// Into how many bursts a fleet of this size is divided.

@@ -20,7 +20,7 @@ use crate::meta;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It is no PEM block of the right kind.
+    /// It is not a PEM block of the right kind.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// The block holds something else.

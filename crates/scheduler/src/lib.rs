@@ -40,7 +40,7 @@ use crate::profile::Profiler;
 /// The identity under which the scheduler reads, binds and reports.
 pub const IDENTITY: &str = "system:kube-scheduler";
 
-/// So many expressions of each kind are kept compiled.
+/// How many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// How much work looking for devices is in one attempt before it goes on aside: some ten milliseconds.

@@ -24,10 +24,10 @@ use crate::report::{self, Said};
 use crate::sources::Sources;
 use crate::{Options, binding, devices, preemption};
 
-/// So many bindings and reports are under way at a time; the core waits when there are more. A server's fair queues take
+/// How many bindings and reports are under way at a time; the core waits when there are more. A server's fair queues take
 /// some more of one flow before they refuse.
 const IN_FLIGHT_MAX: usize = 320;
-/// So many attempts are made before other tasks get a turn.
+/// How many attempts are made before other tasks get a turn.
 const ATTEMPTS_PER_TURN: usize = 16;
 /// How often counts are shown while there is no pause.
 const SHOW_INTERVAL: Duration = Duration::from_millis(500);

@@ -67,7 +67,7 @@ pub struct EventTiming {
     pub duration: Duration,
 }
 
-/// So many are kept until somebody takes them; of more there is a sample.
+/// How many are kept until somebody takes them; of more there is a sample.
 const EVENTS_KEPT: usize = 1024;
 
 /// What followed changes, measured where there is a clock.

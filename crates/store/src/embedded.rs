@@ -260,7 +260,7 @@ impl Embedded {
 /// One permit of the writers' budget stands for this many bytes.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
-/// So many keys are looked up before the index is released for a moment.
+/// How many keys are looked up before the index is released for a moment.
 const LIST_CHUNK: usize = 1024;
 
 /// More values than these are fetched off the async threads.

@@ -16,14 +16,14 @@ use tracing::error;
 pub struct Rotation {
     /// A file that would become longer is put aside; 0 for a hundred MiB.
     pub file_bytes_max: u64,
-    /// So many files that were put aside are kept; 0 for all.
+    /// How many files that were put aside are kept; 0 for all.
     pub files_max: usize,
     /// Files that were put aside longer ago are deleted; zero for never.
     pub age_max: Duration,
 }
 
 const FILE_BYTES_DEFAULT: u64 = 100 << 20;
-/// So many events may wait to be written.
+/// How many events may wait to be written.
 const WAITING: usize = 4096;
 /// How often the log says that events cannot be written.
 const ERROR_EVERY: Duration = Duration::from_secs(60);

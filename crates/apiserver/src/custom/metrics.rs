@@ -11,11 +11,11 @@ use tracing::warn;
 
 use super::serving::Serving;
 
-/// So many columns have series of their own,
+/// How many columns have series of their own,
 const SERIES_MAX: usize = 500;
 /// and all others this name.
 const OTHER: &str = "other";
-/// So many failures are remembered, so that each is logged once.
+/// How many failures are remembered, so that each is logged once.
 const LOGGED_MAX: usize = 10_000;
 
 const LABELS: &[&str] = &["crd", "column"];

@@ -158,7 +158,7 @@ impl Queues {
         self.virtual_time += passed.as_secs_f64() * number(used) / number(queues);
     }
 
-    /// A request of a flow that wants so many seats.
+    /// A request of a flow that wants this many seats.
     pub(super) fn arrive(&mut self, now: Instant, flow: u64, seats: u64) -> Arrival {
         self.advance(now);
         if self.shape.queues == 0 {

@@ -5,7 +5,7 @@
 
 use crate::http::request::{Query, Target, Verb};
 
-/// So many bytes are one seat,
+/// This many bytes are one seat,
 const BYTES_PER_SEAT: u64 = 100_000;
 /// and a list takes no more than this many.
 const SEATS_MAX: u64 = 10;

@@ -22,7 +22,7 @@ use crate::http::heavy::Threads;
 pub(crate) const AHEAD: usize = 2;
 /// A client that does not take a piece for this long is slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
-/// So many answers to slow clients wait at a time.
+/// How many answers to slow clients wait at a time.
 const SLOW_MAX: usize = 256;
 
 /// A part of an answer that is still to be made; none if that fails.

@@ -106,7 +106,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
     }
 }
 
-/// Bytes that are no object of any kind.
+/// Bytes that are not an object of any kind.
 pub(crate) fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Failure> {
     /// So much of the body is shown.
     const SHOWN_MAX: usize = 30;

@@ -22,7 +22,7 @@ use crate::http::status::{Failure, Result};
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
-/// So many checks of one kind are worth asking for all of them at once first.
+/// This many checks of one kind are worth asking for all of them at once first.
 const MANY: usize = 4;
 
 /// Whom the headers of a request want to be; groups are as given.
@@ -156,7 +156,7 @@ fn node_of(user: &str) -> Option<&str> {
     user.strip_prefix("system:node:").filter(|name| api::names::is_dns_subdomain(name))
 }
 
-/// So many users are remembered.
+/// How many users are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// Which mode let whom act as someone else the last time: it is tried first, and its refusal is the one to tell.

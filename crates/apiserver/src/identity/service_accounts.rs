@@ -23,7 +23,7 @@ use crate::storage::cache::Cache;
 /// Clocks may differ by so much.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// So many verified tokens are remembered, because verifying costs more than most requests.
+/// How many verified tokens are remembered, because verifying costs more than most requests.
 const REMEMBERED_MAX: usize = 4096;
 
 const USER_PREFIX: &str = "system:serviceaccount:";

@@ -18,7 +18,7 @@ pub(super) const PATH: &str = "/store/backup";
 
 /// Pieces of a backup have about this many bytes.
 const PIECE: usize = 256 << 10;
-/// So many wait for the client.
+/// How many wait for the client.
 const PIECES_WAITING: usize = 2;
 
 pub(super) async fn answer(server: &Server) -> Result<Answer> {

@@ -26,7 +26,7 @@ struct Limits {
     all: usize,
     of_address: usize,
     of_user: usize,
-    /// So many more, for those who keep the cluster running.
+    /// How many more, for those who keep the cluster running.
     reserve: usize,
 }
 

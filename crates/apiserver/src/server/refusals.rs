@@ -14,11 +14,11 @@ use crate::http::request::Target;
 use crate::http::status::Failure;
 use crate::identity::User;
 
-/// So many of a kind within a window are a loop.
+/// This many of a kind within a window are a loop.
 const COUNT_MIN: u64 = 5;
 /// What happened longer ago is forgotten, and the log says it once in this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many kinds are known at a time.
+/// How many kinds are known at a time.
 const KINDS_MAX: usize = 512;
 
 /// Who was refused what, and why. Names are not part of it: a controller makes up a new one each time.

@@ -33,9 +33,9 @@ const LEASE_SECONDS: i64 = 3600;
 /// What tells the leases of servers from others.
 const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
 const IDENTITY: &str = "kube-apiserver";
-/// Leases of servers that are gone are looked for in every so many turns.
+/// Leases of servers that are gone are looked for once in this many turns.
 const CLEAN_EVERY: u64 = 6;
-/// So many leases are looked through at a time.
+/// How many leases are looked through at a time.
 const LEASES_AT_A_TIME: usize = 500;
 /// The start of the entries by which servers on one store know each other. No resource is stored there.
 const ADDRESSES: &str = "/masterleases/";

@@ -40,7 +40,7 @@ use crate::storage::stored::Served;
 /// Where all objects lie.
 pub const ROOT: &str = "/registry/";
 
-/// So many changes from before the start are known to watchers.
+/// How many changes from before the start are known to watchers.
 const HISTORY: Revision = 2_000;
 
 /// How long a request waits for a version that has not been reached.
@@ -52,7 +52,7 @@ const TRIM_EVERY: Duration = Duration::from_secs(15);
 /// What the last changes of events may take, about: those who follow events are few, and never far behind.
 const EVENT_HISTORY_BYTES_MAX: usize = 16 << 20;
 
-/// At the start so many objects are read at a time.
+/// At the start this many objects are read at a time.
 const PAGE: usize = 10_000;
 
 /// After an error of the store it is asked again after this time.

@@ -17,7 +17,7 @@ pub(crate) const PREFIX: &str = "/registry/core/events/";
 
 /// What is there is read in pages of this size.
 const PAGE: usize = 1_000;
-/// So many are deleted at a time.
+/// How many are deleted at a time.
 const DELETE_WIDTH: usize = 64;
 /// When too much was deleted, a tenth more is, so that this does not happen for every event.
 const SPARE_PART: u64 = 10;

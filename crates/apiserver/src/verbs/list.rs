@@ -30,7 +30,7 @@ const LONG: usize = 500;
 /// The same where the objects are not sent as they are stored.
 const LONG_OTHERWISE: usize = 50;
 
-/// At most so many objects are read from the store first, then twice as many if few of them were selected,
+/// At most this many objects are read from the store first, then twice as many if few of them were selected,
 const PAGE_MIN: usize = 500;
 /// and never more at a time.
 const PAGE_MAX: usize = 2_000;

@@ -8,7 +8,7 @@ use super::running::{Running, eventually, open_files, resident_kilobytes};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// So many bytes of one object.
+/// How many bytes of one object.
 const LENGTH: usize = 100_000;
 
 /// What the server keeps of the past.

@@ -20,7 +20,7 @@ const NOBODY: (&str, &str) = ("authorization", "Bearer nobody");
 /// A kind of attack.
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// So many attack at a time.
+    /// How many attack at a time.
     attackers: usize,
     run: fn(Arc<Siege>, usize) -> BoxFuture<'static, ()>,
 }
@@ -236,17 +236,22 @@ impl Siege {
 
     /// Roles that are made of each other change.
     async fn roles(&self, kind: usize) {
-        let mut connection = self.place.connect().await;
+        let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/circle-0";
+        let headers = [("content-type", "application/merge-patch+json")];
         let mut round = 0;
         while self.attack(kind).await {
-            round += 1;
-            let body = json!({"metadata": {"annotations": {"round": round.to_string()}}});
-            let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/circle-0";
-            let headers = [("content-type", "application/merge-patch+json")];
-            let answer = connection.send("PATCH", path, &headers, &body).await;
-            assert_eq!(answer.status(), 200);
-            self.goes_on(kind);
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            // Between its turns a connection is idle for so long that the server may close it.
+            let mut connection = self.place.connect().await;
+            loop {
+                round += 1;
+                let body = json!({"metadata": {"annotations": {"round": round.to_string()}}});
+                let Ok(answer) = connection.try_send("PATCH", path, &headers, &body).await else { break };
+                assert_eq!(answer.status(), 200);
+                if !self.goes_on(kind) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
     }
 

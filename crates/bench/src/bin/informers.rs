@@ -34,7 +34,7 @@ const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 const NAMESPACES: Resource = Resource::new("", "v1", "namespaces", "Namespace");
 const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
 
-/// So many clients create at a time.
+/// How many clients create at a time.
 const CREATORS: usize = 64;
 /// What does not come by then never will.
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -43,7 +43,7 @@ struct Arguments {
     /// By how many changes per second
     #[arg(long, value_name = "RATE", default_value_t = 2_000)]
     history_changes: u32,
-    /// Instead, so many watches of all pods that nobody reads
+    /// Instead, this many watches of all pods that nobody reads
     #[arg(long, value_name = "WATCHES")]
     crowd: Option<usize>,
 }

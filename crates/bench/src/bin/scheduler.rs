@@ -49,7 +49,7 @@ struct Arguments {
     /// Events go after this time
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().event_ttl.as_secs())]
     event_ttl: u64,
-    /// Make, bind and delete so many pods again and again for this long, and say whether memory grows
+    /// Make, bind and delete this many pods again and again for this long, and say whether memory grows
     #[arg(long, value_name = "SECONDS", conflicts_with = "core")]
     soak: Option<u64>,
     /// A control plane that runs already

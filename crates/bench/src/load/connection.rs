@@ -95,7 +95,7 @@ impl Connection {
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Those of the network, and answers that are no HTTP.
+    /// Those of the network, and answers that are not HTTP.
     pub async fn send(&mut self, request: &[u8]) -> io::Result<Head> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;

@@ -16,17 +16,17 @@ use super::workers::{self, Outcome, Until};
 /// How much load.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many pods are made.
+    /// How many pods are made.
     pub pods: usize,
     /// Over this many connections.
     pub connections: usize,
     /// Reads and changes go on for so long, each.
     pub time: Duration,
-    /// So many lists in each form.
+    /// How many lists in each form.
     pub lists: u32,
     /// What watchers do.
     pub watchers: usize,
-    /// So many writes per second while they watch.
+    /// How many writes per second while they watch.
     pub watched_writes_per_second: u32,
     /// Whether answers may be compressed.
     pub gzip: bool,

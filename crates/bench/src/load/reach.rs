@@ -18,17 +18,17 @@ use super::workers::{self, Until};
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many pods,
+    /// How many pods,
     pub pods: usize,
-    /// on so many nodes, each with a watcher.
+    /// on this many nodes, each with a watcher.
     pub nodes: usize,
-    /// So many changes per second,
+    /// How many changes per second,
     pub changes_per_second: u32,
     /// for so long.
     pub time: Duration,
-    /// So many watchers start over.
+    /// How many watchers start over.
     pub restarts: usize,
-    /// The history is filled by so many changes per second,
+    /// The history is filled by this many changes per second,
     pub history_changes_per_second: u32,
     /// for so long; zero leaves it out.
     pub history: Duration,

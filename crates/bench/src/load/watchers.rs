@@ -29,13 +29,13 @@ pub struct Delivery {
 /// How much is watched, and what is written meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// So many watchers, each on a connection of its own.
+    /// How many watchers, each on a connection of its own.
     pub watchers: usize,
-    /// So many writes per second at most,
+    /// How many writes per second at most,
     pub writes_per_second: u32,
     /// for so long.
     pub time: Duration,
-    /// So many pods take turns.
+    /// How many pods take turns.
     pub pods: usize,
 }
 

@@ -94,7 +94,7 @@ pub fn all() -> Result<Vec<Workload>> {
 }
 
 impl Workload {
-    /// How many of its pods fit on so many nodes.
+    /// How many of its pods fit on this many nodes.
     #[must_use]
     pub fn pods_on(&self, nodes: usize) -> usize {
         // Four processors of ten pods each.

@@ -14,7 +14,7 @@ pub struct Drawn<'a> {
     candidates: Vec<Member<'a>>,
     /// How many candidates are drawn, at least and at most.
     open: (usize, usize),
-    /// So many members stand at the front, in their order.
+    /// How many members stand at the front, in their order.
     prefix: usize,
 }
 

@@ -43,7 +43,7 @@ impl<'a> Key<'a> {
             | Value::Type(_) => Ok(Key(value)),
             Value::Error(error) => Err(error),
             Value::Unknown(_) => Err(EvalError::undetermined()),
-            Value::Bytes(_) => Err(EvalError::new(ErrorKind::Aborted, "internal error: octets are no key of a map")),
+            Value::Bytes(_) => Err(EvalError::new(ErrorKind::Aborted, "internal error: octets are not a key of a map")),
             other => Err(EvalError::other(format!("unsupported key type: {}", other.type_name()))),
         }
     }

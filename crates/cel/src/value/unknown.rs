@@ -111,7 +111,7 @@ impl<'a> Unknown<'a> {
         self
     }
 
-    /// Hangs on the other's inputs, too.
+    /// Depends on the other's inputs, too.
     #[must_use]
     pub(crate) fn and_inputs_of(mut self, other: &Unknown<'_>) -> Self {
         self.inputs |= other.inputs;
@@ -231,7 +231,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Hangs on the other's inputs, too, and fails where it does.
+    /// Depends on the other's inputs, too, and fails where it does.
     #[must_use]
     pub(crate) fn after(self, operand: &Unknown<'_>) -> Value<'a> {
         match self {

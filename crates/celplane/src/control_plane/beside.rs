@@ -31,7 +31,7 @@ use crate::roles::node_lifecycle::NodeLifecycle;
 use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
 
-/// So many nodes are created at once.
+/// How many nodes are created at once.
 const REGISTRATIONS: usize = 64;
 
 /// Flags of the components beside the server.

@@ -16,7 +16,7 @@ const NODES_DEFAULT: usize = 3;
 /// The nodes to be played.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    /// So many, called `node-0` and so on.
+    /// This many, called `node-0` and so on.
     pub(super) numbered: usize,
     /// What they are like.
     pub(super) template: Template,

@@ -18,7 +18,7 @@ const TIMEOUT_PER_NODE: Duration = Duration::from_millis(20);
 /// What is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    /// So many nodes are ready.
+    /// How many nodes are ready.
     pub(super) nodes: usize,
     /// All controllers run, so that nodes lose their first taints and namespaces get their service accounts.
     pub(super) all_controllers: bool,

@@ -28,7 +28,7 @@ use super::Role;
 pub(crate) const NAME: &str = "kubelet";
 /// Who reads for a whole fleet.
 pub(crate) const FLEET: &str = "system:celplane:node-fleet";
-/// So many expressions of each kind are kept compiled.
+/// How many expressions of each kind are kept compiled.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
 /// What nodes are like, and how they play their pods.

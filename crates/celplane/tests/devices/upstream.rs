@@ -10,7 +10,7 @@ pub(super) fn claim(name: &str, devices: &str) -> String {
     CLAIM.replace("NAME", name).replace("DEVICES", devices)
 }
 
-/// So many devices of the usual class.
+/// How many devices of the usual class.
 fn exactly(count: usize) -> String {
     format!("{{requests: [{{name: r, exactly: {{deviceClassName: mla.example.com, count: {count}}}}}]}}")
 }

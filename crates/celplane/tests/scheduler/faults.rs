@@ -48,7 +48,7 @@ impl Wire {
         self.bindings.lock().unwrap().values().map(|(_, made)| made).sum()
     }
 
-    /// Waits until so many are noted: the server has a binding before whoever asked for it hears so.
+    /// Waits until this many are noted: the server has a binding before whoever asked for it hears so.
     async fn has_made(&self, count: usize) {
         let started = Instant::now();
         while self.made() < count {

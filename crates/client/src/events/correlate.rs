@@ -14,12 +14,12 @@ use api::meta::v1::ObjectMeta;
 use api::time::Timestamp;
 use lru::LruCache;
 
-/// So many of each kind are remembered.
+/// How many of each kind are remembered.
 const REMEMBERED_MAX: usize = 4096;
-/// So many different messages within [`COMBINE_SECONDS`] are combined.
+/// How many different messages within [`COMBINE_SECONDS`] are combined.
 const COMBINE_COUNT: usize = 10;
 const COMBINE_SECONDS: i64 = 600;
-/// So many events of a source about an object are let through at once,
+/// How many events of a source about an object are let through at once,
 const SPAM_BURST: f64 = 25.0;
 /// and then one per this many seconds.
 const SPAM_SECONDS: f64 = 300.0;

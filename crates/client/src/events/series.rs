@@ -12,7 +12,7 @@ use api::time::{MicroTime, Timestamp};
 
 /// A series ends when nothing was added for this long.
 pub const FINISH: Duration = Duration::from_secs(360);
-/// So many are remembered; beyond, every event is its own.
+/// How many are remembered; beyond, every event is its own.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// What makes two events the same: all but times and note. A changed object counts as another one, so that what is new about it

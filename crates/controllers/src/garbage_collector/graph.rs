@@ -12,7 +12,7 @@ use api::meta::v1::{ObjectMeta, OwnerReference};
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are set free first.
 pub(crate) const ORPHAN: &str = "orphan";
-/// So many owners that are known to be absent are remembered.
+/// How many owners that are known to be absent are remembered.
 const ABSENT_MAX: usize = 500;
 
 /// Which object is meant.

@@ -41,7 +41,7 @@ pub(super) struct State {
     history: Vec<(String, u64, String)>,
     watchers: Vec<(String, mpsc::UnboundedSender<(Instant, String)>)>,
     pub(super) dice: Dice,
-    /// So many of a hundred writes fail.
+    /// How many of a hundred writes fail.
     pub(super) faults: u64,
     /// News may be so old.
     pub(super) lag_ms: u64,

@@ -20,7 +20,7 @@ use super::server::Objects;
 use super::world::{NAMESPACE, World};
 use crate::edit;
 
-/// So many worlds each model is played in; `CELPLANE_WORLDS` asks for more.
+/// How many worlds each model is played in; `CELPLANE_WORLDS` asks for more.
 fn worlds() -> std::ops::Range<u64> {
     0..std::env::var("CELPLANE_WORLDS").map_or(40, |count| count.parse().unwrap())
 }
@@ -121,7 +121,7 @@ fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
     }
 }
 
-/// Whether exactly so many pods are there, and serve.
+/// Whether exactly this many pods are there, and serve.
 fn missing_pods(world: &World, wanted: i64) -> Option<String> {
     let pods = world.list("pods");
     let left: Vec<&Value> = pods.iter().filter(|pod| is_active(pod)).collect();

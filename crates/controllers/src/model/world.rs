@@ -170,7 +170,7 @@ pub(super) fn pod_id(name: &str) -> Id {
     ("pods".to_owned(), NAMESPACE.to_owned(), name.to_owned())
 }
 
-/// So many disturbances there are in a world.
+/// How many disturbances there are in a world.
 const STEPS: usize = 24;
 /// A world must be in order so long after the last one.
 const CALM: Duration = Duration::from_secs(3 * 3600);

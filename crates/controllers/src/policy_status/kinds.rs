@@ -10,7 +10,7 @@ use api::admissionregistration::v1::{NamedRuleWithOperations, ParamKind, Validat
 use api::json::Text;
 use client::discovery::Discovery;
 
-/// So many kinds are checked at the most.
+/// How many kinds are checked at the most.
 const KINDS_MAX: usize = 10;
 
 /// A kind of objects in a version.

@@ -16,7 +16,7 @@ const BURST: usize = 500;
 pub(crate) enum Change {
     /// There are as many as wanted.
     None,
-    /// So many are missing.
+    /// How many are missing.
     Create(usize),
     /// These are too many.
     Delete(Vec<Arc<Pod>>),

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::CLAIM_NAME;
 
-/// So many pairs of labels are told apart.
+/// How many pairs of labels are told apart.
 const SERIES_MAX: usize = 1000;
 const OTHER: &str = "other";
 /// From 1 ms to 10 minutes.

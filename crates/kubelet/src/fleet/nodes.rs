@@ -26,7 +26,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 /// Nodes that were started together do not all write theirs together.
 const STATUS_TURNS: usize = 60;
 const STATUS_TURN: Duration = Duration::from_secs(1);
-/// So many nodes register at once.
+/// How many nodes register at once.
 const REGISTRATIONS: usize = 128;
 
 impl<R: Runtime> Inner<R> {

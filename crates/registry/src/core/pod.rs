@@ -99,7 +99,7 @@ pub(crate) fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, us
         .flat_map(|kind| spec.list(kind).iter().enumerate().map(move |(index, container)| (kind, index, container)))
 }
 
-/// Whether the annotation that orders the deletion of replicas is no 32-bit number in canonical form.
+/// Whether the annotation that orders the deletion of replicas is not a 32-bit number in canonical form.
 fn has_bad_deletion_cost(annotations: &Object) -> bool {
     let Some(cost) = annotations.get(DELETION_COST).and_then(Value::as_str) else { return false };
     let digits = cost.strip_prefix('-').unwrap_or(cost);

@@ -10,7 +10,7 @@ use crate::meta;
 use crate::render;
 
 const QUEUES_MAX: i64 = 10_000_000;
-/// So many bits of a hash choose the queues of a flow.
+/// How many bits of a hash choose the queues of a flow.
 const HASH_BITS: f64 = 60.0;
 
 /// What was once the way to say zero shares in an older version.

@@ -10,7 +10,7 @@ pub(super) struct ChangeLog {
     nodes: Vec<NodeId>,
 }
 
-/// So many are kept in any case.
+/// How many are kept in any case.
 const KEPT_MIN: usize = 1024;
 
 impl ChangeLog {

@@ -32,7 +32,7 @@ pub(crate) fn of_filters(found: &Found) -> Vec<Evaluation> {
     of_rejections(found.asked.iter().copied(), found.evaluated, &rejections)
 }
 
-/// What filters said that were asked in this order about so many nodes, if some were against so many.
+/// What filters said that were asked in this order about this many nodes, if some were against this many.
 pub(super) fn of_rejections(
     asked: impl Iterator<Item = &'static str>,
     evaluated: usize,

@@ -17,7 +17,7 @@ use crate::profile::Profile;
 use crate::random::Random;
 use crate::timing::{SKIP, SUCCESS, Spent, TimedScore, Timer, Timing};
 
-/// For so many pods nodes are not ranked after that has failed.
+/// For this many pods nodes are not ranked after that has failed.
 const UNRANKED_AFTER_FAILURE: u32 = 100;
 /// More groups than this are not worth it.
 const GROUPS_MAX: usize = 64;

@@ -114,7 +114,7 @@ impl Ranking {
         Ok(passed)
     }
 
-    /// The position of one of the best nodes, after so many others of them. `best` says of a group which score that is.
+    /// The position of one of the best nodes, after this many others of them. `best` says of a group which score that is.
     pub(super) fn nth(
         &self,
         start: usize,
@@ -205,7 +205,7 @@ fn add(tallies: &mut Vec<Tally>, more: Tally) {
     }
 }
 
-/// The positions of so many nodes from a start, round the end, in pieces that lie within one block each.
+/// The positions of this many nodes from a start, round the end, in pieces that lie within one block each.
 fn round(start: usize, count: usize, all: usize) -> impl Iterator<Item = Range<usize>> {
     let end = start.saturating_add(count);
     let ranges = [start..end.min(all), 0..end.saturating_sub(all).min(start)];

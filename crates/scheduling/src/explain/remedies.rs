@@ -18,7 +18,7 @@ use crate::plugins::{
 };
 use crate::scheduler::Scheduler;
 
-/// So many changes of one kind are tried.
+/// How many changes of one kind are tried.
 const TRIED_MAX: usize = 16;
 
 /// A change that would let the pod run.

@@ -24,7 +24,7 @@ use crate::{Cause, Change, Error, Event, Guard, Previous, Revision, Write};
 const BATCH_WRITES: usize = 512;
 /// or about this many bytes.
 const BATCH_BYTES: usize = 4 << 20;
-/// So many old versions are dropped along with a batch of writes,
+/// How many old versions are dropped along with a batch of writes,
 const FORGET_ALONG: usize = 128;
 /// and this many at once when there is nothing else to do.
 const FORGET_IDLE: usize = 2048;

@@ -67,7 +67,7 @@ impl<'a> Wire<'a> {
         Ok(Some(Tag { number, kind }))
     }
 
-    /// So many bytes.
+    /// A number of bytes.
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(end)?;
         self.rest = rest;
@@ -96,7 +96,7 @@ impl<'a> Wire<'a> {
         self.delimited()
     }
 
-    /// The text of a field. What is no UTF-8 is replaced, as it is when Go writes it as JSON.
+    /// The text of a field. What is not UTF-8 is replaced, as it is when Go writes it as JSON.
     pub(super) fn text(&mut self, tag: Tag, field: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(self.message(tag, field)?).into_owned())
     }

@@ -8,7 +8,7 @@ use api::time::Timestamp;
 use super::fields_v1;
 use super::set::FieldSet;
 
-/// So many managers that update are told apart; the oldest are merged.
+/// How many managers that update are told apart; the oldest are merged.
 const UPDATERS_MAX: usize = 10;
 
 /// Whose fields those are that the oldest managers owned.

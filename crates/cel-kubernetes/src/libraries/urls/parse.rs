@@ -75,7 +75,7 @@ impl Url {
         &self.scheme
     }
 
-    /// Host and port, decoded; octets that are no text read as U+FFFD.
+    /// Host and port, decoded; octets that are not text read as U+FFFD.
     pub fn host(&self) -> String {
         to_text(&self.host)
     }

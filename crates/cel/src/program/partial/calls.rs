@@ -8,10 +8,10 @@ use crate::cost::Price;
 use crate::value::unknown::Union;
 use crate::value::{ErrorKind, EvalError, Failing, Shape, Unknown, Value};
 
-/// So many combinations of what operands can be are tried one by one.
+/// How many combinations of what operands can be are tried one by one.
 const COMBINATIONS_MAX: usize = 256;
 
-/// So many integers are tried one by one.
+/// How many integers are tried one by one.
 const INTEGERS_MAX: i64 = 16;
 
 /// What an operand can be, where that is a few values.

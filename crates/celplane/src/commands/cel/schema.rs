@@ -9,7 +9,7 @@ pub(crate) fn find<'d>(document: &'d json::Value, version: Option<&str>) -> anyh
     const SCHEMA: &str = "openAPIV3Schema";
     if document.str_at(&["kind"]) != Some("CustomResourceDefinition") {
         if version.is_some() {
-            bail!("the schema's file is no CustomResourceDefinition, and has no versions");
+            bail!("the schema's file is not a CustomResourceDefinition: it has no versions");
         }
         return Ok(document.get(SCHEMA).unwrap_or(document));
     }

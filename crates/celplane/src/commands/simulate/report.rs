@@ -10,9 +10,9 @@ use super::play::{NodeUse, Played};
 use crate::style::Style;
 use crate::table;
 
-/// So many nodes are listed one by one; more are summed up by how full they are.
+/// How many nodes are listed one by one; more are summed up by how full they are.
 const NODES_MAX: usize = 50;
-/// So many pods are listed with one reason.
+/// How many pods are listed with one reason.
 const PODS_MAX: usize = 10;
 
 /// For people.

@@ -28,7 +28,7 @@ impl StatefulSet {
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition, "maxUnavailable": unavailable}})
     }
 
-    /// So many shall serve while others are replaced; no more places than there are replicas.
+    /// How many shall serve while others are replaced; no more places than there are replicas.
     fn ask(&self) {
         self.bounds.ask((self.wanted - self.unavailable).max(0), self.wanted);
     }

@@ -1,7 +1,7 @@
 //! Dropping the fields that a schema does not name.
 //!
 //! Follows `apiextensions-apiserver/pkg/apiserver/schema/pruning`. What is dropped is reported by path, for strict field
-//! validation. Type and metadata of objects, also of embedded ones, are no business of the schema.
+//! validation. Type and metadata of objects, also of embedded ones, do not concern the schema.
 
 use std::fmt::Write as _;
 

@@ -31,7 +31,7 @@ impl Scale {
     /// The number of replicas that is wanted; none if the object does not say.
     ///
     /// # Errors
-    /// What stands there is no integer.
+    /// What stands there is not an integer.
     pub fn wanted(&self, object: &Value) -> Result<Option<i64>, String> {
         integer_at(object, &self.spec_replicas)
     }
@@ -39,7 +39,7 @@ impl Scale {
     /// The number of replicas that there are.
     ///
     /// # Errors
-    /// What stands there is no integer.
+    /// What stands there is not an integer.
     pub fn actual(&self, object: &Value) -> Result<Option<i64>, String> {
         integer_at(object, &self.status_replicas)
     }
@@ -47,7 +47,7 @@ impl Scale {
     /// The selector of the replicas, as text.
     ///
     /// # Errors
-    /// What stands there is no text.
+    /// What stands there is not text.
     pub fn selector<'o>(&self, object: &'o Value) -> Result<Option<&'o str>, String> {
         let Some(path) = &self.selector else { return Ok(None) };
         match at(object, path)? {

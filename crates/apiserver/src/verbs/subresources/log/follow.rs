@@ -17,7 +17,7 @@ use crate::storage::cache::ResourceCache;
 
 /// How often node agents are asked for more.
 const PAUSE: Duration = Duration::from_millis(500);
-/// So many pieces wait for a slow reader.
+/// How many pieces wait for a slow reader.
 const PIECES_WAITING: usize = 4;
 
 /// What is followed.
@@ -28,7 +28,7 @@ pub(super) struct Followed {
     pub(super) pods: Arc<ResourceCache>,
     pub(super) key: String,
     pub(super) uid: String,
-    /// So many bytes are passed on at the most.
+    /// How many bytes are passed on at the most.
     pub(super) limit: Option<usize>,
     pub(super) stopping: Stopping,
 }
