@@ -13,6 +13,7 @@ mod non_resource_paths;
 mod openid;
 mod refusals;
 mod routing;
+mod unread;
 mod write_timeout;
 
 pub use components::Failures;
@@ -43,7 +44,7 @@ use crate::http::cbor;
 use crate::http::compression::compress;
 use crate::http::heavy::Threads;
 use crate::http::listing::Makers;
-use crate::http::negotiation::{self, Form};
+use crate::http::negotiation;
 use crate::http::request::{Query, Route, Target, Verb, route};
 use crate::http::status::{Failure, Result};
 use crate::http::warnings;
@@ -65,9 +66,6 @@ use crate::verbs::watch::memory::Memory;
 /// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-
-/// To read and check a longer body takes a while.
-const HEAVY_BODY: usize = 256 << 10;
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -617,9 +615,7 @@ impl Server {
             Err(refused) => return Ok(refused),
         };
         let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
-        // The cells of custom tables are expressions.
-        let is_custom_table = verb == Verb::List && custom.is_some() && call.accepted.form == Form::Table;
-        let is_heavy = flow.writes && call.body.len() > HEAVY_BODY || is_custom_table;
+        let is_heavy = call.is_heavy(verb, flow.writes);
         // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
         let mut answer = if is_heavy { self.run_heavy(&call, verb).await } else { Box::pin(call.run(verb)).await };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {

@@ -34,12 +34,15 @@ use crate::objects::field_selectors;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::serving::tables;
-use crate::storage::cache::{Found, Interest, ResourceCache, View};
+use crate::storage::cache::{By, Found, Interest, ResourceCache, View};
 use crate::storage::stored::{self, Served};
 use registry::conversion;
 
 /// A longer name of a field manager is refused.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+/// To read, check and change what is longer than this takes a while.
+pub(crate) const HEAVY: usize = 256 << 10;
 
 /// A request for a resource that exists.
 pub(crate) struct Call<'a> {
@@ -59,6 +62,17 @@ impl Call<'_> {
     /// What the resource is, if users defined it.
     pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
         self.row.custom()
+    }
+
+    /// Whether it takes a while: long bodies and objects, and expressions, of which a short body holds many.
+    pub(crate) fn is_heavy(&self, verb: Verb, writes: bool) -> bool {
+        if !writes {
+            return verb == Verb::List && self.custom().is_some() && self.accepted.form == Form::Table;
+        }
+        let has_expressions =
+            crate::custom::is_definition(self.resource) || self.resource.group == "admissionregistration.k8s.io";
+        let is_long = || self.cache().get(&self.key()).is_some_and(|object| object.json.len() > HEAVY);
+        has_expressions || self.body.len() > HEAVY || !self.target.name.is_empty() && is_long()
     }
 
     /// Does what the request asks for.
@@ -148,7 +162,8 @@ impl Call<'_> {
     async fn find(&self, selection: &Selection) -> Result<Found> {
         let cache = self.cache();
         if cache.keeps_objects() {
-            return Ok(cache.find(&self.interest(selection), self.server.cache.revision()));
+            let interest = self.prepared_interest(selection).await?;
+            return Ok(cache.find(&interest, self.server.cache.revision()));
         }
         let page = self.server.store.list(&self.range(), store::ListOptions::default()).await?;
         let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
@@ -178,14 +193,44 @@ impl Call<'_> {
         {
             return Interest::Key(format!("{range}{name}"));
         }
-        let indexed = self.cache().indexed();
-        let value = indexed.and_then(|by| selection.fields.required(by.field)).filter(|value| !value.is_empty());
         let range = if range == self.resource.prefix() { String::new() } else { range };
-        match (value, selection.labels.required()) {
-            (Some(value), _) => Interest::Field(value.to_owned()),
-            (None, Some((label, value))) => Interest::Label { range, label: label.to_owned(), value: value.to_owned() },
-            (None, None) if range.is_empty() => Interest::Everything,
-            (None, None) => Interest::Range(range),
+        match self.value(selection) {
+            Some((by, value)) => Interest::Value { range, by, value: value.to_owned() },
+            None if range.is_empty() => Interest::Everything,
+            None => Interest::Range(range),
+        }
+    }
+
+    /// The same, once the index is there that finds it.
+    async fn prepared_interest(&self, selection: &Selection) -> Result<Interest> {
+        let (cache, interest) = (self.cache(), self.interest(selection));
+        if cache.wants_index(&interest) {
+            let wanted = interest.clone();
+            self.run_apart(move || cache.make_index(&wanted)).await?;
+        }
+        Ok(interest)
+    }
+
+    /// Does some work on the threads for what takes a while.
+    async fn run_apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let failed = || Failure::internal("the request could not be handled");
+        self.server.threads().run(work).await.ok_or_else(failed)
+    }
+
+    /// The label or field by which what is selected is found, and what it must be: that by which few are found comes first.
+    fn value<'s>(&self, selection: &'s Selection) -> Option<(By, &'s str)> {
+        let by_label = || selection.labels.required().map(|(label, value)| (By::Label(label.into()), value));
+        match self.resource.custom {
+            Some(custom) => by_label().or_else(|| {
+                let mut all = custom.fields.iter();
+                all.find_map(|field| Some((By::CustomField(field.as_str().into()), selection.fields.required(field)?)))
+            }),
+            None => {
+                let by_field = |field: &str| Some((By::Field(field.into()), selection.fields.required(field)?));
+                let by_node = self.resource.offers("spec.nodeName").then(|| by_field("spec.nodeName")).flatten();
+                let by_field = || self.resource.fields.iter().find_map(|field| by_field(field));
+                by_node.or_else(by_label).or_else(by_field)
+            }
         }
     }
 

@@ -230,9 +230,10 @@ async fn columns_of_both_kinds_stand_side_by_side() {
     ok(post(&server, WIDGETS, widget("b", json!({}))).await);
     let (names, rows, warnings) = cells(&server).await;
     assert_eq!(names, ["Name", "Size", "Tags", "Big", "Age"]);
-    assert_eq!(rows[0], [json!("a"), json!(5), json!("[X, Y]"), json!(true), json!("0s")]);
+    assert_eq!(rows[0][..4], [json!("a"), json!(5), json!("[X, Y]"), json!(true)]);
     // The second object has no tags: the expression fails, and its cell is empty.
-    assert_eq!(rows[1], [json!("b"), json!(1), Value::Null, json!(false), json!("0s")]);
+    assert_eq!(rows[1][..4], [json!("b"), json!(1), Value::Null, json!(false)]);
+    assert!(rows.iter().all(|row| row[4].as_str().is_some_and(|age| age.ends_with('s'))), "{rows:?}");
     assert!(warnings.is_empty());
     let metrics = get(&server, "/metrics").await.body;
     let metrics = metrics.as_str().unwrap();

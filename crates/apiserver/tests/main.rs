@@ -21,6 +21,7 @@ mod details;
 mod flow_control;
 mod hostile;
 mod identity;
+mod logs;
 mod long_lists;
 mod nodes;
 mod openapi;

@@ -3,6 +3,7 @@
 //! There are as many as processors, and they have a lower priority than those that serve connections: where all processors
 //! are busy, who asks something short, health above all, does not wait for long lists.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
@@ -15,6 +16,11 @@ const NICE: i32 = 5;
 const STACK_BYTES: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+thread_local! {
+    /// Whether this is one of the threads.
+    static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The threads; they start when they are first needed, and end with the last handle.
 #[derive(Clone, Default)]
@@ -41,8 +47,12 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Threads {
-    /// Does some work when its turn comes; none if it panics. It is not begun if nobody waits for it any more.
+    /// Does some work when its turn comes; none if it panics. It is not begun if nobody waits for it any more. Who is on one
+    /// of the threads already does it there: they must not wait for each other.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if IS_HEAVY.get() {
+            return std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).ok();
+        }
         let (sender, receiver) = oneshot::channel();
         self.0.get_or_init(Started::new).0.push(Box::new(move || {
             if !sender.is_closed() {
@@ -62,6 +72,7 @@ impl Started {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("heavy".to_owned()).stack_size(STACK_BYTES);
             let started = thread.spawn(move || {
+                IS_HEAVY.set(true);
                 lower_priority();
                 while let Some(job) = shared.next() {
                     job();
@@ -130,6 +141,19 @@ mod tests {
         let theirs = threads.run(|| rustix::process::getpriority_process(None).unwrap()).await.unwrap();
         assert_eq!(theirs, (own + NICE).min(19));
         assert_eq!(rustix::process::getpriority_process(None).unwrap(), own);
+    }
+
+    /// As a custom table does, which selects its objects there.
+    #[tokio::test]
+    async fn work_within_work_waits_for_nobody() {
+        let (threads, runtime) = (Threads::default(), tokio::runtime::Handle::current());
+        let nested = || {
+            let (inner, runtime) = (threads.clone(), runtime.clone());
+            threads.run(move || runtime.block_on(inner.run(|| 1)).unwrap_or_default())
+        };
+        let many = (0..4 * std::thread::available_parallelism().unwrap().get()).map(|_| nested());
+        let done = tokio::time::timeout(std::time::Duration::from_secs(20), futures::future::join_all(many)).await;
+        assert!(done.unwrap().into_iter().all(|it| it == Some(1)));
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Field selectors: `spec.nodeName=a,status.phase!=Failed`, and which fields each resource offers.
 
+use std::borrow::Cow;
+
 use api::json::Value;
 
 use crate::http::status::{Failure, Result};
@@ -79,11 +81,13 @@ impl Selector {
             let equal = match term.field.as_str() {
                 "metadata.name" => name == Some(term.value.as_str()),
                 "metadata.namespace" if term.is_namespaced => namespace == Some(term.value.as_str()),
-                field if !term.is_plain => match object.attributes(self.offered).field(field) {
-                    Some(value) => value == term.value,
-                    None => value_of(&object.decode(), field) == term.value,
-                },
-                field => plain_value_of(&object.decode(), field) == term.value,
+                field
+                    if !term.is_plain
+                        && let Some(value) = object.attributes(self.offered).field(field) =>
+                {
+                    value == term.value
+                }
+                field => value_in(object, field, term.is_plain) == term.value,
             };
             equal == term.equal
         })
@@ -92,10 +96,8 @@ impl Selector {
     /// Whether an object, as it is stored, is selected.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
-        let value = |term: &Term| {
-            if term.is_plain { plain_value_of(object, &term.field) } else { value_of(object, &term.field) }
-        };
-        self.terms.iter().all(|term| (value(term) == term.value) == term.equal)
+        let has_it = |term: &Term| value_of(object, &term.field, term.is_plain) == term.value;
+        self.terms.iter().all(|term| has_it(term) == term.equal)
     }
 }
 
@@ -162,44 +164,49 @@ fn check(field: &str, resource: &Resource<'_>) -> Result<()> {
     }))
 }
 
-/// The text of a field of a custom resource, empty if it is missing.
-fn plain_value_of(object: &Value, field: &str) -> String {
-    let path: Vec<&str> = field.split('.').collect();
-    match object.at(&path) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.to_string(),
-        Some(other) => other.to_string(),
-    }
+/// The text of a field of an object, empty if it is missing.
+pub(crate) fn value_of<'o>(object: &'o Value, field: &str, is_plain: bool) -> Cow<'o, str> {
+    value(field, is_plain, &|path| match object.at(path)? {
+        Value::Null => None,
+        Value::String(text) => Some(Cow::Borrowed(text.as_str())),
+        other => Some(Cow::Owned(other.to_string())),
+    })
 }
 
-/// The text of a field, empty if it is missing.
-pub(crate) fn value_of(object: &Value, field: &str) -> String {
-    let path: Vec<&str> = match field {
+/// The same of an object that is not decoded.
+pub(crate) fn value_in<'o>(object: &'o Served, field: &str, is_plain: bool) -> Cow<'o, str> {
+    value(field, is_plain, &|path| object.text_at(path))
+}
+
+/// The text of a field: `at` says what stands at a path. A plain one is where its name says.
+fn value<'o>(field: &str, is_plain: bool, at: &dyn Fn(&[&str]) -> Option<Cow<'o, str>>) -> Cow<'o, str> {
+    let by_name = || at(&field.split('.').collect::<Vec<_>>());
+    if is_plain {
+        return by_name().unwrap_or_default();
+    }
+    let found = match field {
         // Events are stored as core/v1 has them.
-        "reportingController" => vec!["reportingComponent"],
-        "source" => vec!["source", "component"],
-        "status.successful" => vec!["status", "succeeded"],
-        "spec.host" => vec!["spec", "nodeName"],
-        "name" => vec!["metadata", "name"],
+        "reportingController" => at(&["reportingComponent"]),
+        "source" => at(&["source", "component"]),
+        "status.successful" => at(&["status", "succeeded"]),
+        "spec.host" => at(&["spec", "nodeName"]),
+        "name" => at(&["metadata", "name"]),
         _ => match field.strip_prefix("regarding.") {
-            Some(rest) => vec!["involvedObject", rest],
-            None => field.split('.').collect(),
+            Some(rest) => at(&["involvedObject", rest]),
+            None => by_name(),
         },
     };
-    match object.at(&path) {
-        Some(Value::String(text)) => text.to_string(),
-        None | Some(Value::Null) => match field {
-            "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
-            "status.successful" | "status.replicas" => "0".to_owned(),
-            "source" => value_of(object, "reportingComponent"),
-            "status.podIP" => {
-                let first = object.at(&["status", "podIPs"]).and_then(Value::as_array).and_then(|all| all.first());
-                first.and_then(|it| it.str_at(&["ip"])).unwrap_or_default().to_owned()
-            }
-            _ => String::new(),
-        },
-        Some(other) => other.to_string(),
-    }
+    found.unwrap_or_else(|| match field {
+        "spec.unschedulable" | "spec.hostNetwork" => Cow::Borrowed("false"),
+        "status.successful" | "status.replicas" => Cow::Borrowed("0"),
+        "source" => at(&["reportingComponent"]).unwrap_or_default(),
+        "status.podIP" => {
+            let all = at(&["status", "podIPs"]).and_then(|all| api::json::parse(all.as_bytes()).ok());
+            let first = all.as_ref().and_then(Value::as_array).and_then(|all| all.first());
+            Cow::Owned(first.and_then(|it| it.str_at(&["ip"])).unwrap_or_default().to_owned())
+        }
+        _ => Cow::Borrowed(""),
+    })
 }
 
 #[cfg(test)]
@@ -241,10 +248,14 @@ mod tests {
             let of = api::types::by_api_version(api_version, kind).unwrap();
             let mut object = api::types::decode(of, about).unwrap().value;
             registry::defaults::apply(of, &mut object, "");
+            crate::objects::metadata::set(&mut object, "creationTimestamp", "t");
+            let stored = crate::storage::stored::encode(&mut object.clone()).unwrap();
+            let served = Served::new(&stored, 1).unwrap();
             for (field, value) in expected.get("fields").and_then(Value::as_object).unwrap().iter() {
-                let found = value_of(&object, field);
-                if Some(found.as_str()) != value.as_str() {
-                    wrong.push(format!("{id}: {field} is {found} instead of {value}"));
+                for found in [value_of(&object, field, false), value_in(&served, field, false)] {
+                    if Some(&*found) != value.as_str() {
+                        wrong.push(format!("{id}: {field} is {found} instead of {value}"));
+                    }
                 }
             }
         }

@@ -4,11 +4,9 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
-use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,6 +23,7 @@ use tracing::{debug, warn};
 
 use super::Server;
 use super::connections::{Connections, Tracked, is_essential};
+use super::unread::Returned;
 use super::write_timeout::WriteTimeout;
 use crate::audit::Peer;
 use crate::http::body::Body;
@@ -239,36 +238,6 @@ async fn refuse_plain(mut stream: TcpStream) -> Result<(), AnyError> {
     Ok(())
 }
 
-/// The body of a request, which remembers whether it was read to its end.
-struct Watched {
-    body: Incoming,
-    is_read: Arc<AtomicBool>,
-}
-
-impl http_body::Body for Watched {
-    type Data = bytes::Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if matches!(polled, std::task::Poll::Ready(None)) || self.body.is_end_stream() {
-            self.is_read.store(true, Ordering::Release);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// One connection's view of the server.
 #[derive(Clone)]
 pub struct Connection {
@@ -303,14 +272,16 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             request.extensions_mut().insert(tracked);
         }
         let closes = request.version() <= http::Version::HTTP_11;
-        let is_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-        let request = request.map(|body| Watched { body, is_read: is_read.clone() });
+        let (parts, body) = request.into_parts();
+        let (body, rest) = Returned::new(body);
+        let request = Request::from_parts(parts, body);
+        let bytes_max = u64::try_from(server.options.body_bytes_max).unwrap_or(u64::MAX);
         Box::pin(async move {
             let mut response = server.handle(request, user.as_deref()).await;
             if let Some(underway) = underway.filter(|_| response.body().len().is_none()) {
                 underway.stays();
             }
-            if closes && !is_read.load(Ordering::Acquire) {
+            if closes && !rest.read(bytes_max).await {
                 // What was not read stands before the next request: there will be none.
                 response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
             }

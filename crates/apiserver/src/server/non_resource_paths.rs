@@ -7,6 +7,7 @@ use http::header::IF_NONE_MATCH;
 
 use super::{Server, backup, not_found, openid};
 use crate::authorization::Request;
+use crate::custom::Snapshot;
 use crate::http::answer::Answer;
 use crate::http::negotiation;
 use crate::http::request::Query;
@@ -14,6 +15,7 @@ use crate::http::status::{Failure, Result};
 use crate::identity::User;
 use crate::resources;
 use crate::serving::discovery;
+use crate::serving::openapi::v2;
 use crate::storage::health;
 
 /// What `/version` says: the Kubernetes release whose API this is.
@@ -33,6 +35,33 @@ const WRITABLE: &str = "store-writable";
 /// How long the store may take to show that it is there.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A request for an OpenAPI document.
+struct Documented {
+    server: Arc<Server>,
+    customs: Arc<Snapshot>,
+    path: String,
+    query: Query,
+    headers: http::HeaderMap,
+}
+
+impl Documented {
+    fn answer(&self) -> Answer {
+        let if_none_match = if_none_match(&self.headers);
+        if let Some(rest) = self.path.strip_prefix("/openapi/v3") {
+            let (rest, accept) = (rest.trim_start_matches('/'), negotiation::accept(&self.headers));
+            let (openapi, customs) = (self.server.openapi(), self.customs.openapi());
+            return openapi.answer(rest, &self.query, &accept, if_none_match, customs).unwrap_or_else(not_found);
+        }
+        let accept = self.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+        let config = &self.server.options.runtime_config;
+        v2::answer(accept.unwrap_or_default(), if_none_match, config, &self.customs)
+    }
+}
+
+fn if_none_match(headers: &http::HeaderMap) -> &str {
+    headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 pub(super) async fn answer(
     server: &Arc<Server>,
     parts: &http::request::Parts,
@@ -51,11 +80,11 @@ pub(super) async fn answer(
         }
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
-    let customs = server.customs.snapshot();
-    let customs = &*customs;
+    let snapshot = server.customs.snapshot();
+    let customs = &*snapshot;
     let config = &server.options.runtime_config;
     let served = discovery::Served { config, customs };
-    let if_none_match = parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let if_none_match = if_none_match(&parts.headers);
     match segments.as_slice() {
         ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
         ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
@@ -87,14 +116,17 @@ pub(super) async fn answer(
             discovery::group_version(group, version, served)
         }
         ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
-        ["openapi", "v3", rest @ ..] => {
-            let accept = negotiation::accept(&parts.headers);
-            let answer = server.openapi().answer(&rest.join("/"), query, &accept, if_none_match, customs.openapi());
-            Ok(answer.unwrap_or_else(not_found))
-        }
-        ["openapi", "v2"] => {
-            let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
-            Ok(crate::serving::openapi::v2::answer(accept.unwrap_or_default(), if_none_match, config, customs))
+        ["openapi", "v3", ..] | ["openapi", "v2"] => {
+            let asked = Documented {
+                server: server.clone(),
+                customs: snapshot.clone(),
+                path: path.to_owned(),
+                query: query.clone(),
+                headers: parts.headers.clone(),
+            };
+            // Documents take a while to make, and everybody may ask for them.
+            let failed = || Failure::internal("the document could not be made");
+            server.threads().run(move || asked.answer()).await.ok_or_else(failed)
         }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(server)),

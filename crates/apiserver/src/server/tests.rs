@@ -15,7 +15,7 @@ async fn who_asks_something_short_does_not_wait_for_long_work() {
     let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store, Options::default()).await.unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
-    for number in 0..60 {
+    for number in 0..300 {
         let body = json!({"metadata": {"name": format!("m-{number}")}}).to_string();
         assert_eq!(ask(&server, "POST", maps, body).await.status(), 201);
     }
@@ -38,11 +38,22 @@ async fn who_asks_something_short_does_not_wait_for_long_work() {
         });
         begun.recv().await.unwrap();
     }
-    let long = json!({"metadata": {"name": "long"}, "data": {"k": "v".repeat(HEAVY_BODY)}}).to_string();
-    let posted = tokio::spawn({
+    let long = json!({"metadata": {"name": "long"}, "data": {"k": "v".repeat(crate::verbs::HEAVY)}}).to_string();
+    // A short body can hold many expressions, and a short patch can be of a long object.
+    let definition = json!({"metadata": {"name": "as.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "as", "kind": "A"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+    }});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let later = |method: &'static str, path: &'static str, body: String| {
         let server = server.clone();
-        async move { ask(&server, "POST", maps, long).await }
-    });
+        tokio::spawn(async move { ask(&server, method, path, body).await })
+    };
+    let posted = later("POST", maps, long);
+    let defined = later("POST", definitions, definition.to_string());
+    let documents = ["/openapi/v2", "/openapi/v3/apis/apps/v1"].map(|path| later("GET", path, String::new()));
+    // To choose from many takes a while, too.
+    let chosen = later("GET", "/api/v1/configmaps?labelSelector=a!%3Db&limit=280", String::new());
     let table = |server: Arc<Server>| async move {
         let request = Request::builder().uri(maps).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
         let request = request.body(Full::new(Bytes::new())).unwrap();
@@ -53,9 +64,16 @@ async fn who_asks_something_short_does_not_wait_for_long_work() {
     for path in ["/livez", "/readyz", "/healthz", &format!("{maps}/m-7"), &format!("{maps}?limit=20")] {
         assert_eq!(ask(&server, "GET", path, String::new()).await.status(), 200, "{path}");
     }
-    assert!(!posted.is_finished() && !listed.is_finished());
+    assert!(!posted.is_finished() && !defined.is_finished() && !listed.is_finished() && !chosen.is_finished());
+    assert!(documents.iter().all(|it| !it.is_finished()));
     drop(releases);
-    assert_eq!(posted.await.unwrap().status(), 201);
+    assert_eq!(
+        (posted.await.unwrap().status(), defined.await.unwrap().status()),
+        (201.try_into().unwrap(), 201.try_into().unwrap())
+    );
+    for document in documents.into_iter().chain([chosen]) {
+        assert_eq!(document.await.unwrap().status(), 200);
+    }
     let listed: serde_json::Value = serde_json::from_slice(&listed.await.unwrap()).unwrap();
-    assert!(listed["rows"].as_array().unwrap().len() >= 60);
+    assert!(listed["rows"].as_array().unwrap().len() >= 300);
 }

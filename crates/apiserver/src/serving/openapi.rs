@@ -6,6 +6,7 @@
 mod message;
 pub(crate) mod operations;
 mod schemas;
+mod shared;
 pub(crate) mod v2;
 mod v3;
 
@@ -15,6 +16,7 @@ use api::json::{Object, Value};
 use bytes::Bytes;
 
 use self::operations::{Described, Operation, capitalized, group_title, plain, root};
+use self::shared::Shared;
 use crate::clock;
 use crate::custom::Document;
 use crate::http::answer::Answer;
@@ -26,9 +28,9 @@ use crate::serving::discovery::hash;
 const TITLE: &str = "Kubernetes";
 const VERSION: &str = "1.38";
 
-/// The documents by path (`apis/apps/v1`), each with its hash.
+/// The documents by path (`apis/apps/v1`), each with its hash, and how it is sent in protobuf.
 pub struct OpenApi {
-    documents: BTreeMap<String, (Bytes, String)>,
+    documents: BTreeMap<String, (Bytes, String, Shared)>,
     made: String,
 }
 
@@ -70,7 +72,7 @@ impl OpenApi {
             });
             let text = api::json::to_string(&document);
             let hash = hash(text.as_bytes());
-            (path, (text.into(), hash))
+            (path, (text.into(), hash, Shared::default()))
         };
         let made = clock::http_date(clock::now());
         Self { documents: by_document.into_iter().map(document).collect(), made }
@@ -87,7 +89,7 @@ impl OpenApi {
     ) -> Option<Answer> {
         let dated = |answer: Answer| answer.with_header(http::header::LAST_MODIFIED, self.made.as_str());
         if path.is_empty() {
-            let own = self.documents.iter().map(|(path, (_, hash))| (path.as_str(), hash));
+            let own = self.documents.iter().map(|(path, (_, hash, _))| (path.as_str(), hash));
             let custom = customs.iter().map(|(path, _, hash)| (path.as_str(), hash));
             let mut paths: Object = own
                 .chain(custom)
@@ -100,9 +102,9 @@ impl OpenApi {
             let index = api::json!({"paths": paths});
             return Some(dated(Answer::bytes(200, "text/plain; charset=utf-8", api::json::to_string(&index))));
         }
-        let own = self.documents.get(path).map(|(document, hash)| (document, hash));
-        let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, document, hash)| (document, hash));
-        let (document, hash) = own.or_else(custom)?;
+        let own = self.documents.get(path).map(|(document, hash, shared)| (document, hash, Some(shared)));
+        let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, document, hash)| (document, hash, None));
+        let (document, hash, shared) = own.or_else(custom)?;
         let Some(content_type) = content_type(accept) else {
             return Some(Answer::bytes(406, "", ""));
         };
@@ -119,8 +121,10 @@ impl OpenApi {
         if is_known(if_none_match, &etag) {
             return Some(dated(Answer::bytes(304, "", "")).with_header(http::header::ETAG, etag));
         }
-        let body = match content_type {
-            PROTOBUF => v3::protobuf::write(&api::json::parse(document).unwrap_or_default()),
+        let messages = || v3::protobuf::write(&api::json::parse(document).unwrap_or_default());
+        let body = match (content_type, shared) {
+            (PROTOBUF, Some(shared)) => shared.get(messages),
+            (PROTOBUF, None) => messages(),
             _ => document.clone(),
         };
         let mut answer = dated(Answer::bytes(200, content_type, body)).with_header(http::header::ETAG, etag);

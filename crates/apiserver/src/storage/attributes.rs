@@ -24,7 +24,7 @@ impl Attributes {
         let labels = labels.filter_map(|(key, value)| Some((key.into(), value.as_str()?.into())));
         let mut labels: Vec<(Box<str>, Box<str>)> = labels.collect();
         labels.sort_unstable();
-        let fields = offered.iter().map(|field| (*field, value_of(object, field).into()));
+        let fields = offered.iter().map(|field| (*field, value_of(object, field, false).into()));
         Self { labels: labels.into(), fields: fields.collect() }
     }
 

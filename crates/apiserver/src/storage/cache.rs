@@ -7,13 +7,12 @@
 //!
 //! - `changes`: the list of the last changes, bounded by age and by bytes of all resources together.
 //! - [`Follower`]: who follows them, woken only by what concerns it.
-//! - [`Indexed`]: objects by the field that is asked for most; `labels`: by the labels that are.
+//! - `index`: objects by the labels and fields that are asked for.
 //! - [`View`]: the objects as they were at a moment, shared with the cache.
 
 mod changes;
 mod follow;
 mod index;
-mod labels;
 mod objects;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,9 +28,8 @@ use self::changes::{Budget, Changes};
 pub use self::changes::{Change, ChangeKind, event_frame, event_line};
 use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
-use self::index::Index;
-pub use self::index::Indexed;
-use self::labels::{LabelIndex, LabelIndexes};
+pub use self::index::By;
+use self::index::{Index, Indexes};
 use self::objects::Objects;
 pub use self::objects::{Entry, View};
 use crate::storage::events;
@@ -77,8 +75,6 @@ pub struct ResourceCache {
     state: RwLock<State>,
     /// How many changes there have been: wakes the watchers.
     changed: watch::Sender<u64>,
-    /// The field by which objects are found.
-    indexed: Option<&'static Indexed>,
     /// Whether objects are held, and not only the last changes.
     keeps_objects: bool,
 }
@@ -88,9 +84,7 @@ struct State {
     /// What the texts of the objects take.
     bytes: usize,
     changes: Changes,
-    /// Made when it is first asked.
-    index: Option<Index>,
-    labels: LabelIndexes,
+    indexes: Indexes,
     mailboxes: Mailboxes,
 }
 
@@ -204,7 +198,7 @@ impl Cache {
             let keeps_objects = prefix != events::PREFIX;
             let budget = if keeps_objects { &self.history } else { &self.event_history };
             let changes = Changes::new(self.started_at.load(Ordering::Acquire), budget.clone(), keeps_objects);
-            Arc::new(ResourceCache::new(prefix, changes, keeps_objects))
+            Arc::new(ResourceCache::new(changes, keeps_objects))
         };
         resources.entry(prefix.into()).or_insert_with(new).clone()
     }
@@ -356,17 +350,15 @@ impl State {
     fn set_objects(&mut self, objects: BTreeMap<Arc<str>, Arc<Served>>) {
         self.bytes = objects.values().map(|object| object.json.len()).fold(0, usize::saturating_add);
         self.objects = Objects::from_sorted(objects);
-        self.index = None;
-        self.labels = LabelIndexes::default();
+        self.indexes = Indexes::default();
     }
 }
 
 impl ResourceCache {
-    fn new(prefix: &str, changes: Changes, keeps_objects: bool) -> Self {
-        let (objects, labels, mailboxes) = (Objects::default(), LabelIndexes::default(), Mailboxes::default());
-        let state = State { objects, bytes: 0, changes, index: None, labels, mailboxes };
-        let indexed = Indexed::of(prefix).filter(|_| keeps_objects);
-        Self { state: RwLock::new(state), changed: watch::channel(0).0, indexed, keeps_objects }
+    fn new(changes: Changes, keeps_objects: bool) -> Self {
+        let (objects, indexes, mailboxes) = (Objects::default(), Indexes::default(), Mailboxes::default());
+        let state = State { objects, bytes: 0, changes, indexes, mailboxes };
+        Self { state: RwLock::new(state), changed: watch::channel(0).0, keeps_objects }
     }
 
     /// Whether objects can be read here. If not, only changes can be followed, and objects are in the store.
@@ -408,13 +400,10 @@ impl ResourceCache {
         let keeps_objects = self.keeps_objects;
         let texts = |object: Option<&Arc<Served>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
         state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
-        if let (Some(_), Some(served), Some(previous)) = (self.indexed, &served, &previous) {
-            served.inherit_indexed(previous);
+        if let (Some(served), Some(previous)) = (&served, &previous) {
+            served.inherit_node_name(previous);
         }
-        if let Some(index) = &mut state.index {
-            index.changed(&event.key, previous.as_deref(), served.as_deref());
-        }
-        state.labels.changed(&event.key, previous.as_deref(), served.as_deref());
+        state.indexes.changed(&event.key, previous.as_deref(), served.as_deref());
         let (kind, object) = match (served, &previous) {
             (Some(served), Some(_)) => (ChangeKind::Modified, served),
             (Some(served), None) => (ChangeKind::Added, served),
@@ -422,35 +411,9 @@ impl ResourceCache {
             (None, None) => return,
         };
         let change = Arc::new(Change::new(kind, event.key, object, previous, now));
-        let by = self.indexed.filter(|_| state.mailboxes.ask_for_field());
-        let before = by.zip(change.previous.as_deref()).map(|(by, object)| &**by.value(object));
-        let after = by.map(|by| &**by.value(&change.object));
-        state.mailboxes.deliver(&change, [before, after]);
+        state.mailboxes.deliver(&change);
         let sequence = state.changes.push(change);
         self.changed.send_replace(sequence);
-    }
-
-    /// Whether a change is of the part that somebody is interested in.
-    fn concerns(&self, interest: &Interest, change: &Change) -> bool {
-        match interest {
-            Interest::Everything => true,
-            Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
-            Interest::Key(key) => *change.key == **key,
-            Interest::Field(value) => self.indexed.is_none_or(|by| {
-                let has_it = |object: &Served| **by.value(object) == **value;
-                has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
-            }),
-            Interest::Label { label, value, .. } => {
-                let has_it = |object: &Served| object.label(label) == Some(value.as_str());
-                has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
-            }
-        }
-    }
-
-    /// The field by which objects are found.
-    #[must_use]
-    pub fn indexed(&self) -> Option<&'static Indexed> {
-        self.indexed
     }
 
     /// An object.
@@ -522,35 +485,31 @@ impl ResourceCache {
         found(&state, interest, revision)
     }
 
-    /// Makes the index if the interest needs it.
-    fn make_index(&self, interest: &Interest) {
-        if let Interest::Label { label, .. } = interest {
-            self.make_label_index(label);
-        }
-        let Some(by) = self.indexed.filter(|_| matches!(interest, Interest::Field(_))) else { return };
-        if self.read().index.is_none() {
-            let mut state = self.write();
-            let state = &mut *state;
-            state.index.get_or_insert_with(|| Index::new(by, state.objects.iter()));
-        }
+    /// Whether an interest needs an index that is not there yet: to make one takes a while.
+    #[must_use]
+    pub fn wants_index(&self, interest: &Interest) -> bool {
+        let Interest::Value { by, .. } = interest else { return false };
+        let state = self.read();
+        self.keeps_objects && state.indexes.want(by, state.objects.len())
     }
 
-    /// Makes the index of a label from a view, and then adds what happened meanwhile.
-    fn make_label_index(&self, label: &str) {
+    /// Makes the index that an interest needs from a view, and then adds what happened meanwhile.
+    pub fn make_index(&self, interest: &Interest) {
+        let Interest::Value { by, .. } = interest else { return };
         let (view, place) = {
             let state = self.read();
-            if !self.keeps_objects || !state.labels.want(label, state.objects.len()) {
+            if !self.keeps_objects || !state.indexes.want(by, state.objects.len()) {
                 return;
             }
             (state.objects.view(""), state.changes.end())
         };
-        let mut index = LabelIndex::new(label, view.iter());
+        let mut index = Index::new(by.clone(), view.iter());
         let mut state = self.write();
         let state = &mut *state;
         // If some of it is forgotten already, the next one tries again.
         if state.changes.knows(place) {
             state.changes.all_from(place).for_each(|change| index.apply(change));
-            state.labels.add(index, state.objects.len());
+            state.indexes.add(index, state.objects.len());
         }
     }
 
@@ -559,15 +518,20 @@ impl ResourceCache {
         self.make_index(&interest);
         let mut state = self.write();
         let found = found(&state, &interest, revision);
-        let place = state.changes.end();
-        (found, Follower::new(self, &mut state, interest, place))
+        (found, Follower::from_end(self, &mut state, interest))
     }
 
     /// What happens to a part of the resource from now on.
     pub fn follow(self: &Arc<Self>, interest: Interest) -> Follower {
-        let mut state = self.write();
-        let place = state.changes.end();
-        Follower::new(self, &mut state, interest, place)
+        Follower::from_end(self, &mut self.write(), interest)
+    }
+
+    /// How many changes there have been after `revision` that are still known.
+    #[must_use]
+    pub fn count_after(&self, revision: Revision) -> u64 {
+        let state = self.read();
+        let place = state.changes.place_after(revision);
+        place.map_or(0, |place| state.changes.end().saturating_sub(place))
     }
 
     /// What happened to a part of the resource after `revision`, and goes on to happen.
@@ -575,9 +539,7 @@ impl ResourceCache {
     /// # Errors
     /// [`TooOld`] if some of it is forgotten.
     pub fn follow_after(self: &Arc<Self>, interest: Interest, revision: Revision) -> Result<Follower, TooOld> {
-        let mut state = self.write();
-        let place = state.changes.place_after(revision)?;
-        Ok(Follower::new(self, &mut state, interest, place))
+        Follower::after(self, interest, revision)
     }
 
     /// Changes from a place on, some at a time.
@@ -600,23 +562,14 @@ impl ResourceCache {
 
 fn found(state: &State, interest: &Interest, revision: Revision) -> Found {
     let revision = revision.max(state.changes.newest());
-    let objects = match (interest, &state.index) {
-        (Interest::Range(prefix), _) => state.objects.view(prefix),
-        (Interest::Key(key), _) => View::of(state.objects.get(key).cloned().into_iter().collect()),
-        (Interest::Field(value), Some(index)) => {
-            View::of(index.keys(value).filter_map(|key| state.objects.get(key)).cloned().collect())
-        }
-        (Interest::Label { range, label, value }, _) => {
-            let all = state.objects.view(range);
-            match state.labels.keys(label, value, range) {
-                // To find most of them costs more than to look through all.
-                Some((count, keys)) if count < all.len() / 2 => {
-                    View::of(keys.filter_map(|key| state.objects.get(key)).cloned().collect())
-                }
-                _ => all,
-            }
-        }
-        _ => state.objects.view(""),
+    let objects = match interest {
+        Interest::Everything => state.objects.view(""),
+        Interest::Range(prefix) => state.objects.view(prefix),
+        Interest::Key(key) => View::of(state.objects.get(key).cloned().into_iter().collect()),
+        Interest::Value { range, by, value } => match state.indexes.keys(by, value, range) {
+            Some(keys) => View::of(keys.filter_map(|key| state.objects.get(key)).cloned().collect()),
+            None => state.objects.view(range),
+        },
     };
     Found { revision, objects }
 }

@@ -5,6 +5,7 @@
 //! stand, which are often read alone or passed over. [`Served`] is the text with the version in place, made once per
 //! change and shared by everyone who reads or watches the object. Values of the first form, which had no outline, are read too.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use api::json::{self, Value};
@@ -65,19 +66,21 @@ pub struct Served {
     pub json: Bytes,
     outline: Outline,
     attributes: OnceLock<Arc<Attributes>>,
-    /// What it has in the field by which its resource is indexed, once somebody asked by that field.
-    indexed: OnceLock<IndexedValue>,
+    /// The node it is on, once somebody asked by node.
+    node_name: OnceLock<NodeName>,
     /// How long it is as an item of a list in protobuf, once somebody asked for that.
     message_bytes: OnceLock<u32>,
 }
 
-/// What an object has in one field.
+/// What an object has in `spec.nodeName`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct IndexedValue {
+struct NodeName {
     value: Arc<str>,
     /// How much of the text behind metadata says so; nothing if it cannot be said.
     said_in: usize,
 }
+
+const NODE_NAME: &[&str] = &["spec", "nodeName"];
 
 /// Encodes an object for the store; none if it has no metadata to hold a version.
 #[must_use]
@@ -170,8 +173,8 @@ impl Served {
         let version = version_field(revision);
         let outline = outline.resized(0, version.len())?;
         let json = splice(before, &version, after);
-        let (attributes, indexed, message_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Some(Self { revision, json, outline, attributes, indexed, message_bytes })
+        let (attributes, node_name, message_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Some(Self { revision, json, outline, attributes, node_name, message_bytes })
     }
 
     /// The same object at another revision: what a deletion leaves behind.
@@ -183,8 +186,8 @@ impl Served {
         let before = self.json.get(..at).unwrap_or_default();
         let outline = self.outline.resized(old.len(), new.len()).unwrap_or(self.outline);
         let json = splice(before, &new, after);
-        let (attributes, indexed) = (self.attributes.clone(), self.indexed.clone());
-        Self { revision, json, outline, attributes, indexed, message_bytes: OnceLock::new() }
+        let (attributes, node_name) = (self.attributes.clone(), self.node_name.clone());
+        Self { revision, json, outline, attributes, node_name, message_bytes: OnceLock::new() }
     }
 
     /// Whether the text holds this. Keys and values are written without spaces between them.
@@ -228,21 +231,23 @@ impl Served {
         usize::try_from(*measured).unwrap_or(usize::MAX)
     }
 
-    /// The text of a field beside metadata, which is found once, without decoding the object; empty if it is missing or not
-    /// a string. All who ask must ask for the same field.
-    pub(crate) fn indexed(&self, path: &[&str]) -> &Arc<str> {
-        let find = || IndexedValue { value: self.string_at(path), said_in: self.said_in(path).unwrap_or_default() };
-        &self.indexed.get_or_init(find).value
+    /// The node that the object is on, which is found once, without decoding the object; empty if it is on none.
+    pub(crate) fn node_name(&self) -> &Arc<str> {
+        let find = || NodeName {
+            value: self.text_at(NODE_NAME).unwrap_or_default().into(),
+            said_in: self.said_in(NODE_NAME).unwrap_or_default(),
+        };
+        &self.node_name.get_or_init(find).value
     }
 
-    /// Takes the value of the indexed field over from the version before if that has been found and the text around it is
-    /// the same: nothing is found again when only metadata or status changes.
-    pub(crate) fn inherit_indexed(&self, before: &Self) {
-        let Some(known) = before.indexed.get().filter(|known| known.said_in > 0) else { return };
+    /// Takes the node over from the version before if that has been found and the text around it is the same: nothing is
+    /// found again when only metadata or status changes.
+    pub(crate) fn inherit_node_name(&self, before: &Self) {
+        let Some(known) = before.node_name.get().filter(|known| known.said_in > 0) else { return };
         let said = before.behind_metadata().get(..known.said_in);
         if said.is_some_and(|said| self.behind_metadata().starts_with(said)) {
             // It may have been found already: then it is the same.
-            let _ = self.indexed.set(known.clone());
+            let _ = self.node_name.set(known.clone());
         }
     }
 
@@ -258,15 +263,17 @@ impl Served {
         start.checked_add(field.len())?.checked_sub(usize::try_from(self.outline.metadata.1).ok()?)
     }
 
-    fn string_at(&self, path: &[&str]) -> Arc<str> {
-        let text = json::value_at(&self.json, path).unwrap_or_default();
+    /// What stands in a field, without decoding the object: a string as it is, anything else as its text; none if nothing
+    /// is there.
+    pub(crate) fn text_at(&self, path: &[&str]) -> Option<Cow<'_, str>> {
+        let text = json::value_at(&self.json, path).filter(|text| *text != b"null")?;
         match text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) {
-            Some(plain) if !plain.contains(&b'\\') => String::from_utf8_lossy(plain).into(),
+            Some(plain) if !plain.contains(&b'\\') => Some(String::from_utf8_lossy(plain)),
             Some(_) => match json::parse(text) {
-                Ok(Value::String(text)) => text.as_str().into(),
-                _ => "".into(),
+                Ok(Value::String(text)) => Some(Cow::Owned(text.as_str().to_owned())),
+                _ => None,
             },
-            None => "".into(),
+            None => Some(String::from_utf8_lossy(text)),
         }
     }
 
@@ -343,36 +350,35 @@ mod tests {
     }
 
     #[test]
-    fn an_indexed_field_is_found_again_only_when_its_part_changes() {
+    fn the_node_is_found_again_only_when_its_part_changes() {
         let pod = |node: &str, phase: &str, label: &str| {
             let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t", "labels": {"l": label}},
                 "spec": {"containers": [{"name": "nodeName"}], "nodeName": node}, "status": {"phase": phase}});
             Served::new(&encode(&mut object).unwrap(), 7).unwrap()
         };
-        let path = &["spec", "nodeName"];
         let (first, same) = (pod("n1", "Pending", "x"), pod("n1", "Running", "a much longer one"));
-        same.inherit_indexed(&first);
+        same.inherit_node_name(&first);
         // Nobody asked yet.
-        assert!(same.indexed.get().is_none());
-        assert_eq!(&**first.indexed(path), "n1");
-        same.inherit_indexed(&first);
-        assert!(Arc::ptr_eq(same.indexed(path), first.indexed(path)));
-        assert!(Arc::ptr_eq(same.at_revision(1_000_000).indexed(path), first.indexed(path)));
+        assert!(same.node_name.get().is_none());
+        assert_eq!(&**first.node_name(), "n1");
+        same.inherit_node_name(&first);
+        assert!(Arc::ptr_eq(same.node_name(), first.node_name()));
+        assert!(Arc::ptr_eq(same.at_revision(1_000_000).node_name(), first.node_name()));
         for node in ["n2", "n", "n12", "", "n\"1"] {
             let other = pod(node, "Pending", "x");
-            other.inherit_indexed(&same);
-            assert_eq!(&**other.indexed(path), node);
+            other.inherit_node_name(&same);
+            assert_eq!(&**other.node_name(), node);
             let next = pod("n1", "Pending", "x");
-            next.inherit_indexed(&other);
-            assert_eq!(&**next.indexed(path), "n1");
+            next.inherit_node_name(&other);
+            assert_eq!(&**next.node_name(), "n1");
         }
         // What is not there can come.
         let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t"}});
         let nothing = Served::new(&encode(&mut object).unwrap(), 7).unwrap();
-        assert_eq!(&**nothing.indexed(path), "");
+        assert_eq!(&**nothing.node_name(), "");
         let next = pod("n1", "Pending", "x");
-        next.inherit_indexed(&nothing);
-        assert_eq!(&**next.indexed(path), "n1");
+        next.inherit_node_name(&nothing);
+        assert_eq!(&**next.node_name(), "n1");
     }
 
     #[test]

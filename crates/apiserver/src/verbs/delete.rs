@@ -1,5 +1,7 @@
 //! Deleting objects: at once, after a grace period, or once their finalizers are gone.
 
+use std::sync::Arc;
+
 use api::json::Value;
 
 use super::modify::{Decision, Done, modify};
@@ -298,11 +300,12 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
     }
     call.wait_for_now().await?;
     let found = call.find(&selection).await?;
-    let snapshot = list::select(&call.range(), found, None, &selection).await;
+    let filter = Arc::new(list::Filter::new(call.range(), selection));
+    let snapshot = list::select(call, found, None, &filter).await?;
     // Many at a time: those that are under way together become durable together.
     for chunk in snapshot.objects.chunks(COLLECTION_WIDTH) {
         let chunk = chunk.iter().map(|(key, _)| delete_one(call, key, &options));
         futures::future::try_join_all(chunk).await?;
     }
-    Ok(list::show(call, snapshot, &selection)?.with_warnings(options.warnings(call.resource)))
+    Ok(list::show(call, snapshot, filter.selection())?.with_warnings(options.warnings(call.resource)))
 }

@@ -15,13 +15,14 @@ use base64::engine::general_purpose::{NO_PAD, URL_SAFE_NO_PAD};
 use store::{ListOptions, Revision};
 
 use self::chunks::{Chunks, Pages};
-use self::writer::{Filter, Writer};
+pub(super) use self::writer::Filter;
+use self::writer::Writer;
 use super::{Call, Selection};
 use crate::http::answer::Answer;
 use crate::http::negotiation::{self, Form};
 use crate::http::status::{Failure, Result};
 use crate::serving::tables;
-use crate::storage::cache::{Found, Snapshot, View};
+use crate::storage::cache::{Entry, Found, Snapshot, View};
 use crate::storage::stored::Served;
 use registry::conversion;
 
@@ -72,41 +73,75 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     if !call.cache().keeps_objects() {
         return page(call, selection, limit, None, None).await;
     }
-    let revision = call.server.cache.revision();
-    let found = call.cache().find(&call.interest(&selection), revision);
+    let found = call.find(&selection).await?;
     let is_all = limit.is_none_or(|limit| limit >= found.objects.len());
     if found.objects.len() > long_min(call) && is_all && can_be_long(call) {
         check_form(call)?;
         let mut metadata = Object::new();
         metadata.insert("resourceVersion", found.revision.to_string());
-        let filter = Filter::new(call.range(), selection);
+        let filter = Arc::new(Filter::new(call.range(), selection));
         return Ok(long(call, metadata, Chunks::View(found.objects.clone()), filter, found.objects.len()));
     }
-    let snapshot = select(&call.range(), found, limit, &selection).await;
-    show(call, snapshot, &selection)
+    let filter = Arc::new(Filter::new(call.range(), selection));
+    let snapshot = select(call, found, limit, &filter).await?;
+    show(call, snapshot, filter.selection())
 }
 
-/// Between this many objects others get their turn.
+/// This many objects are looked at where they are found; more on the threads for what takes a while, so many at a time.
 const SELECT_CHUNK: usize = 256;
 
 /// Those of a snapshot that are selected.
-pub(super) async fn select(range: &str, found: Found, limit: Option<usize>, selection: &Selection) -> Snapshot {
+pub(super) async fn select(
+    call: &Call<'_>,
+    mut found: Found,
+    limit: Option<usize>,
+    filter: &Arc<Filter>,
+) -> Result<Snapshot> {
     let mut selected = Snapshot { revision: found.revision, objects: Vec::new(), remaining: 0 };
-    let count = found.objects.len();
-    for (index, (key, object)) in found.objects.iter().enumerate() {
-        // Kubernetes: whether there is more is asked before whether it is selected.
-        if limit.is_some_and(|limit| selected.objects.len() >= limit) {
-            selected.remaining = count.saturating_sub(index);
+    let is_first = filter.selection().is_everything() && limit.is_some_and(|limit| limit <= SELECT_CHUNK);
+    let is_short = found.objects.len() <= SELECT_CHUNK || is_first;
+    while !found.objects.is_empty() {
+        let mut chunk = Vec::with_capacity(found.objects.len().min(SELECT_CHUNK));
+        while chunk.len() < SELECT_CHUNK
+            && let Some(entry) = found.objects.next_entry()
+        {
+            chunk.push(entry);
+        }
+        let (filter, wanted) = (filter.clone(), missing(limit, &selected));
+        let look = move || choose(chunk.into_iter(), wanted, &filter);
+        let chosen = if is_short { look() } else { call.run_apart(look).await? };
+        selected.objects.extend(chosen.objects);
+        if missing(limit, &selected) == 0 {
+            selected.remaining = chosen.left.saturating_add(found.objects.len());
             break;
         }
-        if key.starts_with(range) && selection.matches_served(key, object) {
-            selected.objects.push((key.clone(), object.clone()));
-        }
-        if index > 0 && index.checked_rem(SELECT_CHUNK) == Some(0) {
-            tokio::task::yield_now().await;
+    }
+    Ok(selected)
+}
+
+/// How many more objects are wanted.
+fn missing(limit: Option<usize>, selected: &Snapshot) -> usize {
+    limit.map_or(usize::MAX, |limit| limit.saturating_sub(selected.objects.len()))
+}
+
+/// What is taken of some objects.
+struct Chosen {
+    objects: Vec<Entry>,
+    /// How many were not looked at any more.
+    left: usize,
+}
+
+/// At most so many objects as are wanted. Kubernetes: whether there is more is asked before whether it is selected.
+fn choose(entries: impl Iterator<Item = Entry>, wanted: usize, filter: &Filter) -> Chosen {
+    let mut chosen = Chosen { objects: Vec::new(), left: 0 };
+    for (key, object) in entries {
+        if chosen.objects.len() >= wanted {
+            chosen.left = chosen.left.saturating_add(1);
+        } else if filter.selects(&key, &object) {
+            chosen.objects.push((key, object));
         }
     }
-    selected
+    chosen
 }
 
 /// Checks what belongs together in list and watch options.
@@ -147,7 +182,7 @@ async fn page(
     revision: Option<Revision>,
     start: Option<String>,
 ) -> Result<Answer> {
-    let range = call.range();
+    let (range, filter) = (call.range(), Arc::new(Filter::new(call.range(), selection)));
     let mut after_key = start.map(|start| format!("{}{start}", call.resource.prefix()));
     let mut snapshot = Snapshot { revision: 0, objects: Vec::new(), remaining: 0 };
     let (mut revision, mut size, mut bytes) = (revision, limit.unwrap_or(PAGE_MIN).min(PAGE_MIN), 0_usize);
@@ -163,23 +198,24 @@ async fn page(
         revision = Some(page.revision);
         snapshot.revision = page.revision;
         after_key = page.entries.last().map(|entry| entry.key.to_string());
-        let mut remaining = page.remaining;
-        for entry in page.entries {
-            let Some(served) = Served::new(&entry.value, entry.revision) else { continue };
-            if limit.is_some_and(|limit| snapshot.objects.len() >= limit) {
-                remaining = remaining.saturating_add(1);
-            } else if selection.matches_served(&entry.key, &served) {
-                bytes = bytes.saturating_add(served.json.len());
-                snapshot.objects.push((entry.key, Arc::new(served)));
-            }
-        }
-        snapshot.remaining = usize::try_from(remaining).unwrap_or(usize::MAX);
+        let remaining = usize::try_from(page.remaining).unwrap_or(usize::MAX);
+        let is_short = page.entries.len() <= SELECT_CHUNK || filter.selection().is_everything();
+        let entries = page.entries;
+        let (filtering, wanted) = (filter.clone(), missing(limit, &snapshot));
+        let look = move || {
+            let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+            choose(entries.into_iter().filter_map(served), wanted, &filtering)
+        };
+        let chosen = if is_short { look() } else { call.run_apart(look).await? };
+        bytes = chosen.objects.iter().map(|(_, object)| object.json.len()).fold(bytes, usize::saturating_add);
+        snapshot.objects.extend(chosen.objects);
+        snapshot.remaining = remaining.saturating_add(chosen.left);
         let is_full = limit.is_some_and(|limit| snapshot.objects.len() >= limit || bytes > PAGE_BYTES_MAX);
         if snapshot.remaining == 0 || is_full {
-            return show(call, snapshot, &selection);
+            return show(call, snapshot, filter.selection());
         }
         if limit.is_none() && can_be_long(call) {
-            return rest(call, snapshot, after_key, selection);
+            return rest(call, snapshot, after_key, filter);
         }
         size = size.saturating_mul(2).min(PAGE_MAX);
         tokio::task::yield_now().await;
@@ -187,14 +223,14 @@ async fn page(
 }
 
 /// The answer that shows what was read of the store, and then all that follows after a key.
-fn rest(call: &Call<'_>, snapshot: Snapshot, after_key: Option<String>, selection: Selection) -> Result<Answer> {
+fn rest(call: &Call<'_>, snapshot: Snapshot, after_key: Option<String>, filter: Arc<Filter>) -> Result<Answer> {
     check_form(call)?;
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", snapshot.revision.to_string());
     let count = snapshot.objects.len().saturating_add(snapshot.remaining);
     let pages = Pages::new(call.server.store.clone(), call.range(), snapshot.revision);
     let pages = pages.after(snapshot.objects, after_key);
-    Ok(long(call, metadata, Chunks::Pages(pages), Filter::new(call.range(), selection), count))
+    Ok(long(call, metadata, Chunks::Pages(pages), filter, count))
 }
 
 fn expired_token(call: &Call<'_>, after_key: &str) -> Box<Failure> {
@@ -281,11 +317,10 @@ fn wants_messages(call: &Call<'_>) -> bool {
 }
 
 /// The answer that shows about `count` objects, made while it is sent.
-fn long(call: &Call<'_>, metadata: Object, chunks: Chunks, filter: Filter, count: usize) -> Answer {
+fn long(call: &Call<'_>, metadata: Object, chunks: Chunks, filter: Arc<Filter>, count: usize) -> Answer {
     let (all, bytes) = call.cache().size();
     let bytes = usize::try_from(bytes.checked_div(all).unwrap_or_default()).unwrap_or(usize::MAX);
     let bytes = bytes.saturating_mul(count);
-    let filter = Arc::new(filter);
     let messages = wants_messages(call).then(|| messages::long(call, &metadata, &chunks, &filter, bytes)).flatten();
     if let Some(messages) = messages {
         return Answer::bytes(200, negotiation::PROTOBUF, messages);
@@ -324,7 +359,7 @@ pub(super) fn show(call: &Call<'_>, mut snapshot: Snapshot, selection: &Selectio
     }
     if snapshot.objects.len() > long_min(call) {
         let count = snapshot.objects.len();
-        return Ok(long(call, metadata, Chunks::View(View::of(snapshot.objects)), Filter::none(), count));
+        return Ok(long(call, metadata, Chunks::View(View::of(snapshot.objects)), Arc::new(Filter::none()), count));
     }
     let body = Writer::of(call, metadata).whole(snapshot.objects.iter().map(|(_, object)| &**object));
     Ok(Answer::bytes(200, content_type(call), body))

@@ -32,6 +32,8 @@ use registry::conversion;
 const BATCHES_WAITING: usize = 1;
 /// What exists at the start is sent in pieces of about this size.
 const INITIAL_PIECE: usize = 16 << 10;
+/// Who is behind by more changes than this looks through them on the threads for what takes a while.
+const FAR_BEHIND: u64 = 1_000;
 /// The first bookmark comes so soon after the start,
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 /// and the others after that long.
@@ -76,7 +78,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         return Err(failure.with_detail("retryAfterSeconds", 1_i64));
     };
     let cache = call.cache();
-    let interest = call.interest(&selection);
+    let interest = call.prepared_interest(&selection).await?;
     let (snapshot, follower) = if initial && !cache.keeps_objects() {
         // Followed first: what happens while it is read comes again, and is passed over by its revision.
         let follower = cache.follow(interest);
@@ -88,6 +90,8 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         (Some(Initial { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
     } else if after == 0 {
         (None, Ok(cache.follow(interest)))
+    } else if cache.count_after(after) > FAR_BEHIND {
+        (None, call.run_apart(move || cache.follow_after(interest, after)).await?)
     } else {
         (None, cache.follow_after(interest, after))
     };

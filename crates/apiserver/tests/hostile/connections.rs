@@ -10,6 +10,7 @@ use apiserver::serving::certificates::Authority;
 
 use super::client::Endpoint;
 use super::running::{Running, eventually, open_files};
+use crate::logs;
 
 fn impatient() -> Options {
     let short = Duration::from_millis(300);
@@ -158,6 +159,7 @@ fn a_body_that_comes_slowly_takes_no_seat() {
 
 #[test]
 fn silent_connections_lock_nobody_out() {
+    logs::listen();
     let running = Running::start(Options { connections_max: 40, ..Options::default() });
     let silent: Vec<_> = (0..400).map(|_| running.endpoint.tcp()).collect();
     running.check_alive();
@@ -171,6 +173,9 @@ fn silent_connections_lock_nobody_out() {
     running.check_alive();
     client.stream.read_exact(&mut start).unwrap();
     drop((silent, more));
+    // The log says it, and not 800 times.
+    let said = logs::lines_with(&["WARN", "Reached a limit of connections", "127.0.0.1"]);
+    assert!((1..20).contains(&said.len()), "{said:?}");
 }
 
 #[test]
@@ -205,9 +210,17 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_refusal_without_reading_says_that_the_connection_ends() {
+fn a_refusal_is_heard_and_says_if_the_connection_ends() {
     let running = Running::start(Options::default());
-    let answer = running.anonymous.request("POST", "/api/v1/namespaces", &[], &[b'x'; 1000]).unwrap();
+    // What could have been accepted is taken, so that a client that is still sending hears the answer.
+    for length in [1000, 2 << 20] {
+        let answer = running.anonymous.request("POST", "/api/v1/namespaces", &[], &vec![b'x'; length]).unwrap();
+        assert_eq!((answer.status, answer.header("connection")), (403, None));
+    }
+    // What does not come is not waited for.
+    let mut client = running.anonymous.connect();
+    client.send(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\nx").unwrap();
+    let answer = client.response().unwrap();
     assert_eq!((answer.status, answer.header("connection")), (403, Some("close".to_owned())));
     let answer = running.ask("POST", "/api/v1/namespaces", "application/json", br#"{"metadata": {"name": "a"}}"#);
     assert_eq!((answer.status, answer.header("connection")), (201, None));

@@ -10,7 +10,7 @@ use api::json::Value;
 use super::references::{References, volume_secrets};
 use crate::objects::metadata;
 use crate::resources;
-use crate::storage::cache::{Cache, Interest};
+use crate::storage::cache::{By, Cache, Interest};
 use crate::storage::stored::Served;
 
 /// What kinds of objects can concern a node.
@@ -63,9 +63,9 @@ impl Relations {
     fn pods_on(&self, node: &str, namespace: &str) -> Vec<Arc<Served>> {
         let Some(row) = resources::find("", "v1", "pods") else { return Vec::new() };
         let prefix = if namespace.is_empty() { row.prefix() } else { row.key(namespace, "") };
-        let found = self.cache.resource(&row.prefix()).find(&Interest::Field(node.to_owned()), 0);
-        let pods = found.objects.iter().filter(|(key, _)| key.starts_with(&prefix));
-        pods.map(|(_, pod)| pod.clone()).collect()
+        let interest = Interest::Value { range: prefix, by: By::node(), value: node.to_owned() };
+        let found = self.cache.resource(&row.prefix()).find(&interest, 0);
+        found.objects.iter().map(|(_, pod)| pod.clone()).collect()
     }
 
     /// Whether a pod of the node names an object of its own namespace.

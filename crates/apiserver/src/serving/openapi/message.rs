@@ -3,7 +3,66 @@
 use api::json::{Object, Value};
 use bytes::Bytes;
 
-pub(super) fn entries<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+/// Which numbers the plain fields of a message have.
+pub(super) struct Scalars {
+    pub(super) texts: &'static [(u32, &'static str)],
+    pub(super) flags: &'static [(u32, &'static str)],
+    pub(super) doubles: &'static [(u32, &'static str)],
+    pub(super) sizes: &'static [(u32, &'static str)],
+}
+
+impl Scalars {
+    pub(super) const NONE: Self = Self { texts: &[], flags: &[], doubles: &[], sizes: &[] };
+
+    /// A message of those that are there.
+    pub(super) fn message(&self, it: &Value) -> Message {
+        let mut out = Message::default();
+        for (number, field) in self.texts {
+            out.text(*number, it.str_at(&[field]).unwrap_or_default());
+        }
+        for (number, field) in self.flags {
+            out.flag(*number, it.get(field).and_then(Value::as_bool).unwrap_or_default());
+        }
+        for (number, field) in self.doubles {
+            if let Some(value) = it.get(field).and_then(Value::as_f64) {
+                out.double(*number, value);
+            }
+        }
+        for (number, field) in self.sizes {
+            if let Some(size) = it.get(field).and_then(Value::as_i64).and_then(|size| u64::try_from(size).ok()) {
+                out.number(*number, size);
+            }
+        }
+        out
+    }
+}
+
+/// What stands under each name of a field, as entries with a number.
+pub(super) fn map(number: u32, it: &Value, field: &str, write: impl Fn(&Value) -> Message) -> Message {
+    let mut all = Message::default();
+    for (name, it) in entries(it, field) {
+        all.message(number, &named(name, &write(it)));
+    }
+    all
+}
+
+/// The schema of further properties, or that there may be some.
+pub(super) fn additional(out: &mut Message, number: u32, it: &Value, write: impl Fn(&Value) -> Message) {
+    match it.get("additionalProperties") {
+        Some(Value::Bool(true)) => drop(out.message(number, Message::default().flag(2, true))),
+        Some(inner @ Value::Object(_)) => drop(out.message(number, &within(1, &write(inner)))),
+        _ => {}
+    }
+}
+
+/// A reference to something that stands elsewhere.
+pub(super) fn reference(to: &str) -> Message {
+    let mut out = Message::default();
+    out.text(1, to);
+    within(2, &out)
+}
+
+fn entries<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     value.get(field).and_then(Value::as_object).into_iter().flat_map(Object::iter)
 }
 
@@ -30,7 +89,7 @@ pub(super) fn any(value: &Value) -> Message {
     any
 }
 
-pub(super) fn named(name: &str, value: &Message) -> Message {
+fn named(name: &str, value: &Message) -> Message {
     let mut named = Message::default();
     named.text(1, name).message(2, value);
     named

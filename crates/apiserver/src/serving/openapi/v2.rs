@@ -1,13 +1,15 @@
 //! `/openapi/v2`: the older document with everything in one, which `kubectl` still asks for kinds that it finds nowhere else.
 //!
-//! It is large and rarely asked for: it is made when asked and not kept, but for its hash, which clients ask about. As
-//! JSON, and in [`protobuf`] (gnostic's `openapi.v2` messages).
+//! It is large and rarely asked for: it is made when asked and not kept, but for its hash, which clients ask about; those to
+//! whom it is being sent share it. As JSON, and in [`protobuf`] (gnostic's `openapi.v2` messages).
 
 mod protobuf;
 
 use api::json::{Object, Value};
+use bytes::Bytes;
 
 use super::operations::{Described, Operation, Parameter, by_path, common_parameters};
+use super::shared::Shared;
 use super::{TITLE, VERSION, described, is_known, schemas};
 use crate::clock;
 use crate::custom::Snapshot;
@@ -26,6 +28,8 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protob
 pub(crate) struct Edition {
     etag: String,
     made: String,
+    json: Shared,
+    protobuf: Shared,
 }
 
 /// Answers a request that accepts these forms.
@@ -35,19 +39,19 @@ pub(crate) fn answer(accept: &str, if_none_match: &str, config: &RuntimeConfig, 
         PROTOBUF_ASKED.contains(clause) || matches!(*clause, "" | "*/*" | "application/*" | "application/json")
     });
     let Some(form) = form else { return Answer::bytes(406, "", "") };
-    let mut made = None;
+    let json = || Bytes::from(api::json::to_string(&document(config, customs)));
+    let mut first = None;
     let edition = customs.older_openapi.get_or_init(|| {
-        let text = api::json::to_string(made.insert(document(config, customs)));
-        Edition { etag: format!("\"{}\"", hash(text.as_bytes())), made: clock::http_date(clock::now()) }
+        let etag = format!("\"{}\"", hash(first.insert(json())));
+        let (json, protobuf) = (Shared::default(), Shared::default());
+        Edition { etag, made: clock::http_date(clock::now()), json, protobuf }
     });
     let answer = if is_known(if_none_match, &edition.etag) {
         Answer::bytes(304, "", "")
+    } else if PROTOBUF_ASKED.contains(&form) {
+        Answer::bytes(200, PROTOBUF, edition.protobuf.get(|| protobuf::write(&document(config, customs))))
     } else {
-        let document = made.unwrap_or_else(|| document(config, customs));
-        match PROTOBUF_ASKED.contains(&form) {
-            true => Answer::bytes(200, PROTOBUF, protobuf::write(&document)),
-            false => Answer::bytes(200, "application/json", api::json::to_string(&document)),
-        }
+        Answer::bytes(200, "application/json", edition.json.get(|| first.unwrap_or_else(json)))
     };
     answer
         .with_header(http::header::ETAG, edition.etag.as_str())

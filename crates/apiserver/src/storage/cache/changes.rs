@@ -335,6 +335,28 @@ mod tests {
         assert!(busy.place_after(1).is_err());
     }
 
+    /// The budget that servers have by default holds what a busy cluster does in the time between bookmarks.
+    #[test]
+    fn two_thousand_changes_a_second_are_kept_for_longer_than_a_bookmark_takes() {
+        const EACH_SECOND: u64 = 2_000;
+        let budget = Arc::new(Budget::new(crate::Options::default().watch_history_bytes_max));
+        let (mut changes, start) = (Changes::new(0, budget, true), Instant::now());
+        let text = "x".repeat(4_000);
+        let mut pod = api::json!({"metadata": {"creationTimestamp": null, "name": (text.as_str())}});
+        let stored = stored::encode(&mut pod).unwrap();
+        // Its text is one for all in this test, and counts for each.
+        let before = Arc::new(Served::new(&stored, 1).unwrap());
+        let mut small = api::json!({"metadata": {"creationTimestamp": null, "name": "n"}});
+        let small = stored::encode(&mut small).unwrap();
+        for revision in 1..=EACH_SECOND * 100 {
+            let after = Arc::new(Served::new(&small, revision).unwrap());
+            let at = start + Duration::from_millis(1_000 * revision / EACH_SECOND);
+            changes.push(Arc::new(Change::new(ChangeKind::Modified, "k".into(), after, Some(before.clone()), at)));
+        }
+        assert!(changes.place_after(EACH_SECOND * 25).is_ok(), "75 s are not kept");
+        assert!(changes.place_after(EACH_SECOND * 5).is_err(), "95 s are kept");
+    }
+
     #[test]
     fn the_event_is_one_line() {
         assert_eq!(event_line("ADDED", b"{}"), "{\"type\":\"ADDED\",\"object\":{}}\n");

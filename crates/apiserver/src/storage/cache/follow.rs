@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::labels::LABELS_MAX;
+use super::index::{By, has_room};
 use super::{Change, ResourceCache, TooOld};
 
 /// The part of a resource that somebody is interested in, as far as the cache finds it without searching.
@@ -21,11 +21,21 @@ pub enum Interest {
     Range(String),
     /// One object.
     Key(String),
-    /// Objects that have this value in the field by which the resource is indexed.
-    Field(String),
-    /// Objects whose keys start so, the whole resource if that is empty, and that have this value of a label.
+    /// Objects whose keys start so, the whole resource if that is empty, and that have this value of a label or field.
     #[expect(missing_docs, reason = "the names say it")]
-    Label { range: String, label: String, value: String },
+    Value { range: String, by: By, value: String },
+}
+
+impl Interest {
+    /// Whether a change is of the part that somebody is interested in.
+    fn concerns(&self, change: &Change) -> bool {
+        match self {
+            Interest::Everything => true,
+            Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
+            Interest::Key(key) => *change.key == **key,
+            Interest::Value { by, value, .. } => by.concerns(value, change),
+        }
+    }
 }
 
 /// A mailbox holds at most this many changes,
@@ -98,19 +108,22 @@ type ByText = HashMap<Box<str>, Vec<Arc<Mailbox>>>;
 pub(super) struct Mailboxes {
     by_range: ByText,
     by_key: ByText,
-    by_field: ByText,
-    /// By label, then by value.
-    by_label: HashMap<Box<str>, ByText>,
+    /// By label or field, then by range, then by value.
+    by_value: HashMap<By, HashMap<Box<str>, ByText>>,
 }
 
 impl Mailboxes {
     /// The interest by which somebody will be found: labels are only a few.
     fn settle(&self, interest: Interest) -> Interest {
         match interest {
-            Interest::Label { range, label, .. }
-                if self.by_label.len() >= LABELS_MAX && !self.by_label.contains_key(label.as_str()) =>
+            Interest::Value { range, by, .. }
+                if !self.by_value.contains_key(&by) && !has_room(&by, self.by_value.keys()) =>
             {
-                if range.is_empty() { Interest::Everything } else { Interest::Range(range) }
+                if range.is_empty() {
+                    Interest::Everything
+                } else {
+                    Interest::Range(range)
+                }
             }
             other => other,
         }
@@ -121,10 +134,9 @@ impl Mailboxes {
             Interest::Everything => None,
             Interest::Range(prefix) => Some((&mut self.by_range, prefix.as_str().into())),
             Interest::Key(key) => Some((&mut self.by_key, key.as_str().into())),
-            Interest::Field(value) => Some((&mut self.by_field, value.as_str().into())),
-            Interest::Label { label, value, .. } => {
-                let boxes = self.by_label.entry(label.as_str().into()).or_default();
-                Some((boxes, value.as_str().into()))
+            Interest::Value { range, by, value } => {
+                let by_range = self.by_value.entry(by.clone()).or_default();
+                Some((by_range.entry(range.as_str().into()).or_default(), value.as_str().into()))
             }
         }
     }
@@ -143,56 +155,50 @@ impl Mailboxes {
                 boxes.remove(&key);
             }
         }
-        if let Interest::Label { label, .. } = interest
-            && self.by_label.get(label.as_str()).is_some_and(HashMap::is_empty)
+        if let Interest::Value { by, .. } = interest
+            && let Some(by_range) = self.by_value.get_mut(by)
         {
-            self.by_label.remove(label.as_str());
+            by_range.retain(|_, boxes| !boxes.is_empty());
+            if by_range.is_empty() {
+                self.by_value.remove(by);
+            }
         }
-    }
-
-    /// Whether somebody follows by field, so that it has to be looked at.
-    pub(super) fn ask_for_field(&self) -> bool {
-        !self.by_field.is_empty()
     }
 
     /// Whether nobody is here.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        [&self.by_range, &self.by_key, &self.by_field].iter().all(|it| it.is_empty()) && self.by_label.is_empty()
+        self.by_range.is_empty() && self.by_key.is_empty() && self.by_value.is_empty()
     }
 
-    /// Hands a change to all it concerns. `fields` are the values of the indexed field before and after it.
-    pub(super) fn deliver(&self, change: &Arc<Change>, fields: [Option<&str>; 2]) {
+    /// Hands a change to all it concerns.
+    pub(super) fn deliver(&self, change: &Arc<Change>) {
         let tell = |found: Option<&Vec<Arc<Mailbox>>>| {
             found.into_iter().flatten().for_each(|mailbox| mailbox.push(change));
         };
         if !self.by_key.is_empty() {
             tell(self.by_key.get(&*change.key));
         }
-        if !self.by_range.is_empty()
-            && let Some((namespace, _)) = change.key.rsplit_once('/')
-        {
-            let range = change.key.get(..namespace.len().saturating_add(1)).unwrap_or_default();
-            tell(self.by_range.get(range));
+        let namespace = change.key.rfind('/').and_then(|slash| change.key.get(..=slash)).unwrap_or_default();
+        if !self.by_range.is_empty() {
+            tell(self.by_range.get(namespace));
         }
-        let [before, after] = fields;
-        tell(before.and_then(|value| self.by_field.get(value)));
-        if after != before {
-            tell(after.and_then(|value| self.by_field.get(value)));
-        }
-        for (label, boxes) in &self.by_label {
-            let (before, after) = (change.previous.as_ref().and_then(|it| it.label(label)), change.object.label(label));
-            tell(before.and_then(|value| boxes.get(value)));
-            if after != before {
-                tell(after.and_then(|value| boxes.get(value)));
+        for (by, by_range) in &self.by_value {
+            let (before, after) = (change.previous.as_ref().and_then(|it| by.value(it)), by.value(&change.object));
+            for boxes in ["", namespace].iter().filter_map(|range| by_range.get(*range)) {
+                tell(before.as_deref().and_then(|value| boxes.get(value)));
+                if after != before {
+                    tell(after.as_deref().and_then(|value| boxes.get(value)));
+                }
             }
         }
     }
 
     /// All places are lost.
     pub(super) fn lose_all(&self) {
-        let all = self.by_range.values().chain(self.by_key.values()).chain(self.by_field.values());
-        let all = all.chain(self.by_label.values().flat_map(HashMap::values));
+        let all = self.by_range.values().chain(self.by_key.values());
+        let by_value = self.by_value.values().flat_map(HashMap::values);
+        let all = all.chain(by_value.flat_map(HashMap::values));
         all.flatten().for_each(|mailbox| mailbox.lose());
     }
 }
@@ -212,14 +218,48 @@ enum Place {
 }
 
 impl Follower {
-    /// Follows from a place on. The state is locked by the caller, so that nothing happens in between.
-    pub(super) fn new(cache: &Arc<ResourceCache>, state: &mut super::State, interest: Interest, place: u64) -> Self {
+    /// Follows from the end on. The state is locked by the caller, so that nothing happens in between.
+    pub(super) fn from_end(cache: &Arc<ResourceCache>, state: &mut super::State, interest: Interest) -> Self {
         let interest = state.mailboxes.settle(interest);
+        let place = state.changes.end();
+        Self::start(cache, state, interest, place, Arc::default())
+    }
+
+    /// Follows from a revision on. What happened since then is looked through beside the lock: it may be a lot.
+    pub(super) fn after(cache: &Arc<ResourceCache>, interest: Interest, revision: u64) -> Result<Self, TooOld> {
+        let (interest, mut place) = {
+            let state = cache.read();
+            (state.mailboxes.settle(interest), state.changes.place_after(revision)?)
+        };
+        let mailbox = Arc::<Mailbox>::default();
+        if interest != Interest::Everything {
+            loop {
+                let changes = cache.changes(place)?;
+                if changes.is_empty() {
+                    break;
+                }
+                place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
+                changes.iter().filter(|change| interest.concerns(change)).for_each(|change| mailbox.push(change));
+            }
+        }
+        let mut state = cache.write();
+        if !state.changes.knows(place) {
+            return Err(TooOld { oldest: state.changes.newest() });
+        }
+        Ok(Self::start(cache, &mut state, interest, place, mailbox))
+    }
+
+    fn start(
+        cache: &Arc<ResourceCache>,
+        state: &mut super::State,
+        interest: Interest,
+        place: u64,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
         let place = if interest == Interest::Everything {
             Place::List(place, cache.changed.subscribe())
         } else {
-            let mailbox = Arc::new(Mailbox::default());
-            for change in state.changes.all_from(place).filter(|change| cache.concerns(&interest, change)) {
+            for change in state.changes.all_from(place).filter(|change| interest.concerns(change)) {
                 mailbox.push(change);
             }
             state.mailboxes.insert(&interest, mailbox.clone());

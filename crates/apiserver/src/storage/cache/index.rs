@@ -1,54 +1,136 @@
-//! Which objects have which value in the one field that is asked for most: pods and slices by node.
+//! Which objects have which value of a label or a field, for what large resources are asked by.
 //!
-//! An index is made when somebody first asks by its field, and kept up to date from then on. A change that leaves the
-//! field's surroundings as they were costs it a comparison.
+//! An index is made when somebody first asks by it, beside the lock, and kept up to date from then on. By labels and by fields
+//! of custom resources there are few for each resource, so that nobody fills memory with what does not matter; who asks by
+//! others searches. Of other fields there are only those that the resource offers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Entry;
+use super::{Change, ChangeKind, Entry};
+use crate::objects::field_selectors::value_in;
 use crate::storage::stored::Served;
 
-/// A resource and the field by which it is indexed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Indexed {
-    prefix: &'static str,
-    /// The field as selectors name it.
-    pub field: &'static str,
-    path: &'static [&'static str],
+/// This many labels of a resource, or fields that users named, are indexed or followed by.
+const NAMED_MAX: usize = 8;
+/// Fewer objects are looked through.
+const OBJECTS_MIN: usize = 1000;
+/// More objects are not found one by one, which is done under the lock: all are looked through beside it.
+const FOUND_MAX: usize = 4096;
+
+/// The node that pods, slices and others are on. It is asked for most, so objects remember it.
+const NODE_NAME: &str = "spec.nodeName";
+
+/// What objects are found by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum By {
+    /// A label.
+    Label(Box<str>),
+    /// A field that the resource offers.
+    Field(Box<str>),
+    /// A field of a custom resource: it is where its name says.
+    CustomField(Box<str>),
 }
 
-const INDEXED: &[Indexed] = &[
-    Indexed { prefix: "/registry/core/pods/", field: "spec.nodeName", path: &["spec", "nodeName"] },
-    Indexed {
-        prefix: "/registry/resource.k8s.io/resourceslices/",
-        field: "spec.nodeName",
-        path: &["spec", "nodeName"],
-    },
-];
-
-impl Indexed {
-    /// The field by which a resource is indexed.
+impl By {
+    /// The node that an object is on.
     #[must_use]
-    pub fn of(prefix: &str) -> Option<&'static Self> {
-        INDEXED.iter().find(|it| it.prefix == prefix)
+    pub fn node() -> Self {
+        Self::Field(NODE_NAME.into())
     }
 
-    /// What an object has there.
-    pub(super) fn value<'o>(&self, object: &'o Served) -> &'o Arc<str> {
-        object.indexed(self.path)
+    /// What an object has there; none if it has no such label.
+    pub(super) fn value<'o>(&self, object: &'o Served) -> Option<Cow<'o, str>> {
+        match self {
+            By::Label(label) => object.label(label).map(Cow::Borrowed),
+            By::Field(field) if **field == *NODE_NAME => Some(Cow::Borrowed(object.node_name())),
+            By::Field(field) => Some(value_in(object, field, false)),
+            By::CustomField(field) => Some(value_in(object, field, true)),
+        }
+    }
+
+    /// Whether a change is of objects that have a value here, or had it.
+    pub(super) fn concerns(&self, value: &str, change: &Change) -> bool {
+        let has_it = |object: &Served| self.value(object).as_deref() == Some(value);
+        has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
+    }
+
+    fn is_label(&self) -> bool {
+        matches!(self, By::Label(_))
+    }
+
+    /// Whether users gave it its name: such names are without end.
+    fn is_named(&self) -> bool {
+        !matches!(self, By::Field(_))
     }
 }
+
+/// Whether one more may be indexed or followed by, beside others.
+pub(super) fn has_room<'b>(by: &By, others: impl Iterator<Item = &'b By>) -> bool {
+    !by.is_named() || others.filter(|it| it.is_named()).count() < NAMED_MAX
+}
+
+/// The indexes of a resource.
+#[derive(Debug, Default)]
+pub(super) struct Indexes(Vec<Index>);
 
 /// The keys of objects by value.
 #[derive(Debug)]
 pub(super) struct Index {
-    by: &'static Indexed,
-    keys: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    by: By,
+    keys: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+}
+
+impl Indexes {
+    /// Whether an index is missing that is worth its price.
+    pub(super) fn want(&self, by: &By, objects: usize) -> bool {
+        let is_many = objects >= OBJECTS_MIN || *by == By::node();
+        is_many && self.of(by).is_none() && has_room(by, self.0.iter().map(|index| &index.by))
+    }
+
+    fn of(&self, by: &By) -> Option<&Index> {
+        self.0.iter().find(|index| index.by == *by)
+    }
+
+    /// Adds an index, unless somebody else has done so.
+    pub(super) fn add(&mut self, index: Index, objects: usize) {
+        if self.want(&index.by, objects) {
+            self.0.push(index);
+        }
+    }
+
+    /// Takes note of a change of one object.
+    pub(super) fn changed(&mut self, key: &Arc<str>, before: Option<&Served>, after: Option<&Served>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let same_labels = before.map(Served::labels) == after.map(Served::labels);
+        for index in self.0.iter_mut().filter(|index| !index.by.is_label() || !same_labels) {
+            index.changed(key, before, after);
+        }
+    }
+
+    /// The keys of the objects with this value, below a prefix and in order, if that is known and they are not too many.
+    pub(super) fn keys<'a>(
+        &'a self,
+        by: &By,
+        value: &str,
+        prefix: &'a str,
+    ) -> Option<impl Iterator<Item = &'a Arc<str>>> {
+        let found = self.of(by)?.keys.get(value);
+        if found.is_some_and(|keys| keys.len() > FOUND_MAX) {
+            return None;
+        }
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let keys = found.into_iter().flat_map(move |keys| keys.range::<str, _>(from));
+        Some(keys.take_while(move |key| key.starts_with(prefix)))
+    }
 }
 
 impl Index {
-    pub(super) fn new<'o>(by: &'static Indexed, objects: impl Iterator<Item = &'o Entry>) -> Self {
+    pub(super) fn new<'o>(by: By, objects: impl Iterator<Item = &'o Entry>) -> Self {
         let mut index = Self { by, keys: HashMap::new() };
         for (key, object) in objects {
             index.changed(key, None, Some(object));
@@ -56,27 +138,31 @@ impl Index {
         index
     }
 
-    /// Takes note of a change of one object.
-    pub(super) fn changed(&mut self, key: &Arc<str>, before: Option<&Served>, after: Option<&Served>) {
-        let (before, after) = (before.map(|it| self.by.value(it)), after.map(|it| self.by.value(it)));
+    /// Takes note of a change that came while the index was made.
+    pub(super) fn apply(&mut self, change: &Change) {
+        let after = Some(&*change.object).filter(|_| change.kind != ChangeKind::Deleted);
+        self.changed(&change.key, change.previous.as_deref(), after);
+    }
+
+    fn changed(&mut self, key: &Arc<str>, before: Option<&Served>, after: Option<&Served>) {
+        let before = before.and_then(|it| self.by.value(it));
+        let after = after.and_then(|it| self.by.value(it));
         if before == after {
             return;
         }
         if let Some(value) = before
-            && let Some(keys) = self.keys.get_mut(value)
+            && let Some(keys) = self.keys.get_mut(&*value)
         {
             keys.remove(key);
             if keys.is_empty() {
-                self.keys.remove(value);
+                self.keys.remove(&*value);
             }
         }
-        if let Some(value) = after.filter(|value| !value.is_empty()) {
-            self.keys.entry(value.clone()).or_default().insert(key.clone());
+        if let Some(value) = after {
+            match self.keys.get_mut(&*value) {
+                Some(keys) => drop(keys.insert(key.clone())),
+                None => drop(self.keys.insert(value.into(), BTreeSet::from([key.clone()]))),
+            }
         }
-    }
-
-    /// The keys of the objects with this value, in order.
-    pub(super) fn keys(&self, value: &str) -> impl Iterator<Item = &Arc<str>> {
-        self.keys.get(value).into_iter().flatten()
     }
 }

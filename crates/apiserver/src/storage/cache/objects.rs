@@ -102,10 +102,6 @@ impl Objects {
         Some(Arc::make_mut(chunk).remove(at).1)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
-    }
-
     /// The objects whose keys start so.
     pub(super) fn view(&self, prefix: &str) -> View {
         let is_before = |(key, _): &Entry| **key < *prefix;
@@ -205,7 +201,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(keys(objects.iter()).len(), model.len());
+        assert_eq!(keys(objects.view("").iter()).len(), model.len());
         assert!(objects.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK_MAX));
     }
 

@@ -159,7 +159,7 @@ struct Pods {
 impl Pods {
     fn new() -> Self {
         let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)), true);
-        Self { cache: Arc::new(ResourceCache::new("/registry/core/pods/", changes, true)), revision: 0 }
+        Self { cache: Arc::new(ResourceCache::new(changes, true)), revision: 0 }
     }
 
     fn key(name: &str) -> String {
@@ -195,10 +195,11 @@ fn seen(follower: &mut Follower) -> Vec<String> {
 #[test]
 fn pods_are_found_by_node_whatever_happened_to_them() {
     let mut pods = Pods::new();
-    let of = |node: &str| Interest::Field(node.to_owned());
+    let of = |node: &str| on_node("", node);
     pods.put("a/one", "n1");
     pods.put("a/two", "");
     assert_eq!(pods.names(&of("n1")), ["one"]);
+    assert_eq!(pods.names(&of("")), ["two"]);
     assert_eq!(pods.names(&of("other")), [""; 0]);
     pods.put("a/two", "n1");
     pods.put("b/three", "n2");
@@ -209,6 +210,7 @@ fn pods_are_found_by_node_whatever_happened_to_them() {
     pods.change("a/two", None);
     assert_eq!(pods.names(&of("n1")), [""; 0]);
     assert_eq!(pods.names(&of("n2")), ["one", "three"]);
+    assert_eq!(pods.names(&on_node("b/", "n2")), ["three"]);
 }
 
 #[tokio::test]
@@ -216,8 +218,8 @@ async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
     let mut pods = Pods::new();
     pods.put("a/one", "n1");
     let follow = |pods: &Pods, interest| pods.cache.follow_after(interest, 0).unwrap();
-    let mut of_node = follow(&pods, Interest::Field("n1".to_owned()));
-    let mut of_other = follow(&pods, Interest::Field("n9".to_owned()));
+    let mut of_node = follow(&pods, on_node("", "n1"));
+    let mut of_other = follow(&pods, on_node("", "n9"));
     let mut of_namespace = follow(&pods, Interest::Range(Pods::key("b/")));
     let mut of_one = follow(&pods, Interest::Key(Pods::key("a/one")));
     let mut of_all = follow(&pods, Interest::Everything);
@@ -235,7 +237,7 @@ async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
     assert_eq!(seen(&mut of_all).len(), 5);
     drop((of_node, of_other, of_namespace, of_one));
     assert!(pods.cache.read().mailboxes.is_empty());
-    let (snapshot, mut after) = pods.cache.find_and_follow(Interest::Field("n2".to_owned()), 0);
+    let (snapshot, mut after) = pods.cache.find_and_follow(on_node("", "n2"), 0);
     assert_eq!(snapshot.objects.len(), 1);
     assert_eq!(seen(&mut after), [""; 0]);
 }
@@ -243,7 +245,7 @@ async fn followers_hear_of_what_concerns_them_and_of_nothing_else() {
 #[test]
 fn a_follower_who_does_not_read_loses_its_place_and_holds_no_memory() {
     let mut pods = Pods::new();
-    let mut idle = pods.cache.follow(Interest::Field("n1".to_owned()));
+    let mut idle = pods.cache.follow(on_node("", "n1"));
     for _ in 0..5000 {
         pods.put("a/one", "n1");
     }
@@ -252,20 +254,25 @@ fn a_follower_who_does_not_read_loses_its_place_and_holds_no_memory() {
     assert!(idle.take().is_err());
 }
 
-fn with_label(range: &str, label: &str, value: &str) -> Interest {
-    let [range, label, value] = [range, label, value].map(ToOwned::to_owned);
-    Interest::Label { range, label, value }
+fn on_node(namespace: &str, node: &str) -> Interest {
+    let range = if namespace.is_empty() { String::new() } else { Pods::key(namespace) };
+    Interest::Value { range, by: By::node(), value: node.to_owned() }
 }
 
-/// What the index finds is what a search finds, whatever happens, also where an index is made in between.
+fn with_label(range: &str, label: &str, value: &str) -> Interest {
+    Interest::Value { range: range.to_owned(), by: By::Label(label.into()), value: value.to_owned() }
+}
+
+/// What the indexes find is what a search finds, whatever happens, also where an index is made in between.
 #[test]
-fn objects_are_found_by_label_whatever_happened_to_them() {
+fn objects_are_found_by_label_and_field_whatever_happened_to_them() {
     let mut pods = Pods::new();
     let mut state = 99_u64;
     let mut next = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
+    let field = |name: &str| By::Field(name.into());
     for step in 0..6000_u64 {
         let name = format!("{}/p-{:04}", ["a", "b"][usize::from(next(2) == 1)], next(1500));
         if next(5) == 0 {
@@ -275,31 +282,94 @@ fn objects_are_found_by_label_whatever_happened_to_them() {
             if next(3) == 0 {
                 labels.as_object_mut().unwrap().insert("x.io/tier", format!("t{}", next(10)).as_str());
             }
-            let mut pod =
-                api::json!({"metadata": {"name": (name.as_str()), "creationTimestamp": "t", "labels": labels}});
+            let phase = if next(8) == 0 { "Pending" } else { "Running" };
+            let host_network = next(9) == 0;
+            let mut pod = api::json!({"metadata": {"name": (name.as_str()), "creationTimestamp": "t", "labels": labels},
+                "spec": {"hostNetwork": host_network, "color": (i64::try_from(next(9)).unwrap())}, "status": {"phase": phase}});
+            if next(7) == 0 {
+                pod.as_object_mut().unwrap().remove("status");
+            }
             pods.change(&name, crate::storage::stored::encode(&mut pod));
         }
         if step < 3000 || !step.is_multiple_of(300) {
             continue;
         }
-        for (range, label, value) in
-            [("", "app", "v3"), ("a/", "app", "v7"), ("", "x.io/tier", "t1"), ("", "app", "no")]
-        {
+        for (range, by, value) in [
+            ("", By::Label("app".into()), "v3"),
+            ("a/", By::Label("app".into()), "v7"),
+            ("", By::Label("x.io/tier".into()), "t1"),
+            ("", By::Label("app".into()), "no"),
+            ("", field("status.phase"), "Pending"),
+            ("b/", field("status.phase"), ""),
+            ("", field("spec.hostNetwork"), "true"),
+            ("a/", By::CustomField("spec.color".into()), "4"),
+        ] {
             let range = if range.is_empty() { String::new() } else { Pods::key(range) };
-            let found = pods.cache.find(&with_label(&range, label, value), 0).objects;
-            assert!(found.len() < pods.cache.len() / 4, "{label} is not indexed");
-            let found: Vec<_> = found.iter().map(|(key, _)| key.clone()).collect();
-            let has = |key: &str, pod: &Served| key.starts_with(&range) && pod.label(label) == Some(value);
+            let has = |key: &str, pod: &Served| key.starts_with(&range) && by.value(pod).as_deref() == Some(value);
             let all = pods.cache.list("", None, 0, has).objects;
+            let interest = Interest::Value { range: range.clone(), by: by.clone(), value: value.to_owned() };
+            let found = pods.cache.find(&interest, 0).objects;
+            assert!(found.len() < pods.cache.len() / 4, "{by:?} is not indexed");
+            let found: Vec<_> = found.iter().map(|(key, _)| key.clone()).collect();
             assert_eq!(found, all.into_iter().map(|(key, _)| key).collect::<Vec<_>>());
         }
     }
-    // Most are not found one by one, and of many labels only some have an index.
+    // What most have is not found one by one, and of many labels only some have an index.
     for label in 0..20 {
         let found = pods.cache.find(&with_label("", &format!("l{label}"), "v"), 0).objects;
         assert!(found.is_empty() || found.len() == pods.cache.len());
     }
     assert_eq!(pods.cache.find(&with_label("", "l19", "v"), 0).objects.len(), pods.cache.len());
+}
+
+/// The past is looked through beside the lock; what comes meanwhile is neither lost nor told twice.
+#[test]
+fn who_follows_from_the_past_misses_nothing_while_others_write() {
+    const CHANGES: usize = 3_000;
+    let mut pods = Pods::new();
+    (0..1_000).for_each(|_| pods.put("a/one", "n1"));
+    let cache = pods.cache.clone();
+    let writer = std::thread::spawn(move || (1_000..CHANGES).for_each(|_| pods.put("a/one", "n1")));
+    let mut followers: Vec<_> =
+        (0..20).map(|it| cache.follow_after(on_node("", "n1"), it * 10).map(|of| (it * 10, of)).unwrap()).collect();
+    writer.join().unwrap();
+    for (after, follower) in &mut followers {
+        let mut revisions = Vec::new();
+        loop {
+            match follower.take().unwrap() {
+                some if some.is_empty() => break,
+                some => revisions.extend(some.iter().map(|change| change.object.revision)),
+            }
+        }
+        assert_eq!(revisions, (*after + 1..=u64::try_from(CHANGES).unwrap()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn followers_by_field_hear_of_what_comes_and_goes_in_their_namespace() {
+    let mut pods = Pods::new();
+    let put = |pods: &mut Pods, name: &str, phase: &str| {
+        let mut pod = api::json!({"metadata": {"name": name, "creationTimestamp": "t"}, "status": {"phase": phase}});
+        pods.change(name, crate::storage::stored::encode(&mut pod));
+    };
+    let of = |range: &str, phase: &str| Interest::Value {
+        range: if range.is_empty() { String::new() } else { Pods::key(range) },
+        by: By::Field("status.phase".into()),
+        value: phase.to_owned(),
+    };
+    let mut everywhere = pods.cache.follow(of("", "Running"));
+    let mut here = pods.cache.follow(of("a/", "Running"));
+    let mut failed = pods.cache.follow(of("", "Failed"));
+    put(&mut pods, "a/one", "Pending");
+    put(&mut pods, "a/one", "Running");
+    put(&mut pods, "b/two", "Running");
+    put(&mut pods, "a/one", "Succeeded");
+    put(&mut pods, "a/one", "Succeeded");
+    assert_eq!(seen(&mut everywhere), ["MODIFIED one", "ADDED two", "MODIFIED one"]);
+    assert_eq!(seen(&mut here), ["MODIFIED one", "MODIFIED one"]);
+    assert_eq!(seen(&mut failed), [""; 0]);
+    drop((everywhere, here, failed));
+    assert!(pods.cache.read().mailboxes.is_empty());
 }
 
 #[test]
@@ -345,8 +415,8 @@ fn which_pods_are_on_a_node_is_known_at_a_small_price() {
     };
     let run = |is_asked: bool| {
         let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)), true);
-        let cache = ResourceCache::new("/registry/core/pods/", changes, true);
-        let on = |node: &str| cache.find(&Interest::Field(node.to_owned()), 0).objects.len();
+        let cache = ResourceCache::new(changes, true);
+        let on = |node: &str| cache.find(&on_node("", node), 0).objects.len();
         assert!(!is_asked || on("node-7") == 0);
         let events: Vec<_> = (0..ROUNDS).flat_map(|round| (0..PODS).map(move |number| event(number, round))).collect();
         let (count, started) = (events.len(), Instant::now());
@@ -359,9 +429,8 @@ fn which_pods_are_on_a_node_is_known_at_a_small_price() {
         }
         let each = started.elapsed() / u32::try_from(count).unwrap();
         assert!((0..100).all(|node| on(&format!("node-{node}")) == PODS / 100));
-        let by = cache.indexed().unwrap();
         for (number, bound) in bound.iter().enumerate().filter(|_| is_asked) {
-            assert!(Arc::ptr_eq(by.value(bound), by.value(&cache.get(&key(number)).unwrap())));
+            assert!(Arc::ptr_eq(bound.node_name(), cache.get(&key(number)).unwrap().node_name()));
         }
         each
     };

@@ -22,15 +22,20 @@ use crate::storage::stored::Served;
 use registry::conversion;
 
 /// Which of the objects are shown.
-pub(super) struct Filter {
+pub(in super::super) struct Filter {
     range: String,
     selection: Selection,
 }
 
 impl Filter {
     /// Those whose keys start with `range` and that are selected.
-    pub(super) fn new(range: String, selection: Selection) -> Self {
+    pub(in super::super) fn new(range: String, selection: Selection) -> Self {
         Self { range, selection }
+    }
+
+    /// What is selected.
+    pub(in super::super) fn selection(&self) -> &Selection {
+        &self.selection
     }
 
     /// All of them.
