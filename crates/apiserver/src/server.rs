@@ -26,8 +26,11 @@ use std::time::{Duration, Instant};
 
 use api::features::{Features, Gate};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{HeaderName, HeaderValue};
 use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use store::Store;
 use tokio::sync::watch;
@@ -64,6 +67,15 @@ use crate::verbs::Call;
 use crate::verbs::watch::memory::Memory;
 
 /// By which schema and at which level a request was handled: who sees these does not hold back by itself.
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request, wherever it comes from. Futures that leave this crate are boxed, too: the way of a request would
+/// be compiled once more in every crate that awaits one, and for every kind of body.
+type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// What starting a server gives.
+type Started = std::result::Result<Arc<Server>, store::Error>;
+
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
@@ -226,20 +238,22 @@ impl Server {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn start(store: Arc<dyn Store>, options: Options) -> std::result::Result<Arc<Self>, store::Error> {
-        let keys = KeyRing::generate().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
-        Self::start_with_keys(store, options, keys).await
+    pub fn start(store: Arc<dyn Store>, options: Options) -> BoxFuture<'static, Started> {
+        Box::pin(async move {
+            let keys = KeyRing::generate().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
+            Self::start_with(store, options, keys).await
+        })
     }
 
     /// As [`Server::start`], with these keys for service account tokens.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn start_with_keys(
-        store: Arc<dyn Store>,
-        options: Options,
-        keys: KeyRing,
-    ) -> std::result::Result<Arc<Self>, store::Error> {
+    pub fn start_with_keys(store: Arc<dyn Store>, options: Options, keys: KeyRing) -> BoxFuture<'static, Started> {
+        Box::pin(Self::start_with(store, options, keys))
+    }
+
+    async fn start_with(store: Arc<dyn Store>, options: Options, keys: KeyRing) -> Started {
         let opened = store.current_revision().await?;
         bootstrap::create(&*store, options.service_addresses, options.node_fleet, &options.runtime_config).await?;
         let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
@@ -293,12 +307,14 @@ impl Server {
     ///
     /// # Errors
     /// Those of the last writes.
-    pub async fn stop(&self) -> std::result::Result<(), store::Error> {
-        self.end_watches();
-        if let Some(audit) = &self.options.audit {
-            audit.flush().await;
-        }
-        self.store.close().await
+    pub fn stop(&self) -> BoxFuture<'_, std::result::Result<(), store::Error>> {
+        Box::pin(async {
+            self.end_watches();
+            if let Some(audit) = &self.options.audit {
+                audit.flush().await;
+            }
+            self.store.close().await
+        })
     }
 
     /// Ends all watches.
@@ -356,11 +372,27 @@ impl Server {
     }
 
     /// Handles one request. `certificate` is the user that the connection's certificate names.
-    pub async fn handle<B>(self: &Arc<Self>, request: Request<B>, certificate: Option<&User>) -> Response<Body>
+    pub fn handle<'a, B>(
+        self: &'a Arc<Self>,
+        request: Request<B>,
+        certificate: Option<&'a User>,
+    ) -> BoxFuture<'a, Response<Body>>
     where
-        B: http_body::Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<AnyError>,
     {
+        self.answer(request.map(|body| body.map_err(std::io::Error::other).boxed_unsync()), certificate)
+    }
+
+    fn answer<'a>(
+        self: &'a Arc<Self>,
+        request: Request<RequestBody>,
+        certificate: Option<&'a User>,
+    ) -> BoxFuture<'a, Response<Body>> {
+        Box::pin(self.handle_any(request, certificate))
+    }
+
+    async fn handle_any(self: &Arc<Self>, request: Request<RequestBody>, certificate: Option<&User>) -> Response<Body> {
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
         let wants_cbor = self.options.features.enabled(Gate::CBORServingAndStorage) && cbor::enter(&mut parts);
@@ -436,18 +468,14 @@ impl Server {
         response
     }
 
-    async fn limited<B>(
+    async fn limited(
         self: &Arc<Self>,
         parts: &http::request::Parts,
-        body: B,
+        body: RequestBody,
         asked: &Asked<'_>,
         certificate: Option<&User>,
         schema: &mut Option<Arc<flow_control::Schema>>,
-    ) -> Result<Answer>
-    where
-        B: http_body::Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Answer> {
         let Asked { query, target, labels } = *asked;
         let mut user = self.authenticate(&parts.headers, certificate).await?;
         audit::authenticated(&user).await;
@@ -542,11 +570,12 @@ impl Server {
         }
     }
 
-    async fn routed<B>(self: &Arc<Self>, parts: &http::request::Parts, body: B, flow: &Flow<'_>) -> Result<Answer>
-    where
-        B: http_body::Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn routed(
+        self: &Arc<Self>,
+        parts: &http::request::Parts,
+        body: RequestBody,
+        flow: &Flow<'_>,
+    ) -> Result<Answer> {
         let (query, user) = (flow.query, flow.asked.user);
         let Some(target) = flow.asked.target else {
             let _seat = match self.seat(flow, None).await {
@@ -661,11 +690,7 @@ fn not_found() -> Answer {
     Answer::text(404, "404 page not found\n")
 }
 
-async fn read_body<B>(body: B, max: usize) -> Result<Bytes>
-where
-    B: http_body::Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn read_body(body: RequestBody, max: usize) -> Result<Bytes> {
     let too_large = || {
         let message = format!("Request entity too large: limit is {max}");
         Err(Failure::new(413, "RequestEntityTooLarge", message))

@@ -1,6 +1,7 @@
 //! A connection to the API server, and one request on it.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,15 +176,21 @@ impl Client {
     }
 
     /// All requests go through here. A server that has too much to do says when to come back: that is done once.
-    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, Error> {
-        match self.attempt(call).await {
-            Err((error, Some(after))) if after <= RETRY_AFTER_MAX => {
-                tracing::debug!(method = %call.method, path = call.path, err = %error, "Waiting to ask again");
-                tokio::time::sleep(after).await;
-                self.attempt(call).await.map_err(|(error, _)| error)
+    /// The future is boxed, so that it is compiled here and not in every crate that sends something.
+    fn call<'c>(
+        &'c self,
+        call: &'c Call<'_>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + 'c>> {
+        Box::pin(async move {
+            match self.attempt(call).await {
+                Err((error, Some(after))) if after <= RETRY_AFTER_MAX => {
+                    tracing::debug!(method = %call.method, path = call.path, err = %error, "Waiting to ask again");
+                    tokio::time::sleep(after).await;
+                    self.attempt(call).await.map_err(|(error, _)| error)
+                }
+                answer => answer.map_err(|(error, _)| error),
             }
-            answer => answer.map_err(|(error, _)| error),
-        }
+        })
     }
 
     /// One request; a refusal comes with the time to wait if the same request is welcome later.

@@ -24,7 +24,10 @@ use crate::settings::Settings;
 /// The identity under which informers read.
 pub const IDENTITY: &str = "system:kube-controller-manager";
 
-type Run = fn(Context) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What runs until its end.
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+type Run = fn(Context) -> Running;
 
 /// A controller that can run.
 pub struct Entry {
@@ -37,8 +40,8 @@ pub struct Entry {
 
 macro_rules! controllers {
     ($($name:literal as $account:literal => $run:path,)*) => {
-        /// All controllers.
-        pub const CONTROLLERS: &[Entry] =
+        /// All controllers. Not a constant: those who read one compile what is in it.
+        pub static CONTROLLERS: &[Entry] =
             &[$(Entry { name: $name, account: $account, run: |context| Box::pin($run(context)) },)*];
     };
 }
@@ -167,7 +170,13 @@ impl Entry {
 }
 
 /// Runs the selected controllers until the end is asked for.
-pub async fn run(options: Options) {
+///
+/// The future is boxed: all controllers would be compiled once more in the crate that awaits it.
+pub fn run(options: Options) -> Running {
+    Box::pin(run_selected(options))
+}
+
+async fn run_selected(options: Options) {
     let informers = Arc::new(Informers::new((options.clients)(IDENTITY)));
     let refusals = Arc::new(Refusals::default());
     let settings = Arc::new(options.settings);

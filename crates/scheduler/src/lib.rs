@@ -21,6 +21,7 @@ pub mod shell;
 pub mod sources;
 
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -98,7 +99,13 @@ pub fn check(configuration: &Configuration) -> Result<(), StartError> {
 ///
 /// # Errors
 /// If it cannot start.
-pub async fn run(options: Options) -> Result<(), StartError> {
+///
+/// The future is boxed: all of the scheduler would be compiled once more in the crate that awaits it.
+pub fn run(options: Options) -> Pin<Box<dyn Future<Output = Result<(), StartError>> + Send>> {
+    Box::pin(start(options))
+}
+
+async fn start(options: Options) -> Result<(), StartError> {
     let started = Instant::now();
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(move || started.elapsed());
     let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())

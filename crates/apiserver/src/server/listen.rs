@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,10 +22,10 @@ use tokio::sync::watch;
 pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::Server;
 use super::connections::{Connections, Tracked, is_essential};
 use super::unread::Returned;
 use super::write_timeout::WriteTimeout;
+use super::{AnyError, Server};
 use crate::audit::Peer;
 use crate::http::body::Body;
 use crate::identity::{User, subject};
@@ -98,13 +99,30 @@ pub fn tls_from_pem(chain: &str, key: &str, client_authorities: &str) -> Result<
 }
 
 /// Serves connections until `stop` becomes true, then lets requests finish.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, tls: TlsAcceptor, stop: watch::Receiver<bool>) {
-    let (_sender, tls) = watch::channel(tls);
-    serve_rotating(server, listener, tls, stop).await;
+pub fn serve(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    stop: watch::Receiver<bool>,
+) -> BoxFuture<'static, ()> {
+    let (sender, tls) = watch::channel(tls);
+    Box::pin(async move {
+        accept(server, listener, tls, stop).await;
+        drop(sender);
+    })
 }
 
 /// As [`serve`]; every new connection uses the newest certificates, while old ones live on.
-pub async fn serve_rotating(
+pub fn serve_rotating(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: watch::Receiver<TlsAcceptor>,
+    stop: watch::Receiver<bool>,
+) -> BoxFuture<'static, ()> {
+    Box::pin(accept(server, listener, tls, stop))
+}
+
+async fn accept(
     server: Arc<Server>,
     listener: TcpListener,
     tls: watch::Receiver<TlsAcceptor>,
@@ -145,8 +163,6 @@ pub async fn serve_rotating(
     // An error means that some did not finish in time.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, permits.acquire_many(PERMITS)).await;
 }
-
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection(
     server: Arc<Server>,
@@ -292,8 +308,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
 
 impl<B> tower_service::Service<Request<B>> for Connection
 where
-    B: http_body::Body + Send + 'static,
-    B::Data: Send,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<AnyError>,
 {
     type Response = Response<Body>;
