@@ -36,7 +36,18 @@ macro_rules! plain {
     };
 }
 
-plain!(bool, i32, i64, u32, Text, Timestamp, MicroTime, IntOrString);
+plain!(bool, i32, i64, u32, Timestamp, MicroTime, IntOrString);
+
+impl Alike for Text {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_usize(self.len());
+        hasher.write(self.as_bytes());
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        self == other
+    }
+}
 
 impl<T: Alike> Alike for Option<T> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {

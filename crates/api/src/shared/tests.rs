@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::core::v1::{Pod, PodSpec};
+use crate::core::v1::Pod;
 use crate::json::{from_value, to_value};
 
 fn pod(name: &str, image: &str, memory: &str) -> Pod {
@@ -48,9 +48,9 @@ fn a_change_is_of_one_object_alone() {
     second.spec.containers[0].image = "v2".into();
     assert_eq!((first.spec.containers[0].image.as_str(), second.spec.containers[0].image.as_str()), ("v1", "v2"));
     assert!(!first.spec.part.is_same(&second.spec.part));
-    let mut none = PodSpec::default();
-    none.priority = Some(1);
-    assert_eq!(PodSpec::default().priority, None);
+    let mut changed = second.spec.clone();
+    changed.priority = Some(1);
+    assert_eq!((changed.priority, second.spec.priority), (Some(1), None));
 }
 
 #[test]
