@@ -8,7 +8,7 @@ use crate::go_text::quote;
 use crate::json::{Text, Value};
 
 /// A 32-bit number or a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntOrString {
     /// A number.
     Int(i32),

@@ -13,6 +13,7 @@ use crate::field::{Errors, Path};
 use crate::go_text::quote;
 use crate::json::{Object, Text, Value};
 use crate::names;
+use crate::sorted_map::SortedMap;
 
 /// Requirements that must all hold, sorted by key. Without any, everything is selected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +59,12 @@ pub trait Labels {
 }
 
 impl<K: Borrow<str> + Ord, V: AsRef<str>> Labels for BTreeMap<K, V> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key).map(AsRef::as_ref)
+    }
+}
+
+impl<K: Borrow<str>, V: AsRef<str>> Labels for SortedMap<K, V> {
     fn label(&self, key: &str) -> Option<&str> {
         self.get(key).map(AsRef::as_ref)
     }

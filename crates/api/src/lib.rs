@@ -9,6 +9,7 @@
 //! - **What objects are**: [`types`] is the table of all built-in types, [`structural_schema`] the schemas of custom ones.
 //! - **Typed views** of what Celplane interprets, by API group: [`core`], [`apps`], [`batch`], [`resource`],
 //!   [`apiextensions`] and others, with [`meta`] for what they share, and [`labels`] and [`field_selector`] to select by.
+//!   Small maps are [`sorted_map`]s, and [`shared`] keeps once what many objects have in common.
 //! - **What users see and set**: [`field`] errors, [`features`] gates, and text [as Go prints it](go_text).
 
 pub mod admissionregistration;
@@ -40,6 +41,8 @@ pub mod rbac;
 pub mod resource;
 pub mod scheduling;
 pub mod semver;
+pub mod shared;
+pub mod sorted_map;
 pub mod storage;
 pub mod structural_schema;
 pub mod time;

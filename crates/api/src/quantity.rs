@@ -323,6 +323,24 @@ impl FromStr for Quantity {
     }
 }
 
+impl crate::shared::Alike for Quantity {
+    fn feed<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        use std::hash::Hash;
+        self.value().hash(hasher);
+        self.written.hash(hasher);
+    }
+
+    /// Also held and printed alike.
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_held_alike = match (&self.amount, &other.amount) {
+            (Amount::Scaled(left), Amount::Scaled(right)) => left.value == right.value && left.scale == right.scale,
+            // Too rare to look into.
+            _ => false,
+        };
+        is_held_alike && self.format == other.format && self.written == other.written
+    }
+}
+
 impl serde::Serialize for Quantity {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -2,6 +2,9 @@
 //!
 //! A view names the fields that a component reads, in the order of the type; what it does not name is not decoded. It
 //! is read leniently (missing and null mean the default) and written without defaults. Whole objects are kept as JSON.
+//!
+//! Fields that are alike in many objects can be declared as `shared`: they are kept in a [part](crate::shared) of the
+//! view, and read and set as the others are.
 
 /// Declares a struct with Kubernetes' field names, read and written through serde.
 macro_rules! view {
@@ -18,7 +21,130 @@ macro_rules! view {
                     pub $field: $type,
                 )*
             }
+
+            crate::view::alike! { $name { $($field)* } }
         )*
+    };
+}
+
+/// Implements [`Alike`](crate::shared::Alike) by fields.
+macro_rules! alike {
+    ($name:ident { $($field:ident)* }) => {
+        impl crate::shared::Alike for $name {
+            fn feed<H: std::hash::Hasher>(&self, hasher: &mut H) {
+                $(crate::shared::Alike::feed(&self.$field, hasher);)*
+            }
+
+            fn is_alike(&self, other: &Self) -> bool {
+                $(crate::shared::Alike::is_alike(&self.$field, &other.$field))&&*
+            }
+
+            fn share(&mut self, parts: &mut crate::shared::Parts) {
+                $(crate::shared::Alike::share(&mut self.$field, parts);)*
+            }
+        }
+    };
+}
+
+/// As [`view!`], for one struct with fields that are declared as `shared` in place of `pub`: they are in `part`, a struct of
+/// the second name.
+macro_rules! sharing_view {
+    ($(#[$meta:meta])* pub struct $name:ident shares $part:ident { $($fields:tt)* }) => {
+        crate::view::sharing_view! { @sort { $(#[$meta])* $name $part } own {} shared {} all {} $($fields)* }
+    };
+    (@sort $head:tt own { $($own:tt)* } shared $shared:tt all { $($all:tt)* }
+        $(#[$field_meta:meta])* pub $field:ident: $type:ty, $($rest:tt)*) => {
+        crate::view::sharing_view! {
+            @sort $head own { $($own)* $field: $type, } shared $shared
+            all { $($all)* $(#[$field_meta])* $field: $type, } $($rest)*
+        }
+    };
+    (@sort $head:tt own $own:tt shared { $($shared:tt)* } all { $($all:tt)* }
+        $(#[$field_meta:meta])* shared $field:ident: $type:ty, $($rest:tt)*) => {
+        crate::view::sharing_view! {
+            @sort $head own $own shared { $($shared)* $field: $type, }
+            all { $($all)* $(#[$field_meta])* $field: $type, } $($rest)*
+        }
+    };
+    (@sort { $(#[$meta:meta])* $name:ident $part:ident } own { $($own:ident: $own_type:ty,)* }
+        shared { $($shared:ident: $shared_type:ty,)* } all { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        #[allow(missing_docs, reason = "the fields are Kubernetes' own")]
+        pub struct $name {
+            $(pub $own: $own_type,)*
+            /// The other fields, which can be read and set without naming it.
+            pub part: crate::shared::Shared<$part>,
+        }
+
+        #[doc = concat!("What many a [`", stringify!($name), "`] has in common with others.")]
+        #[derive(Debug, Clone, Default, PartialEq)]
+        #[allow(missing_docs, reason = "the fields are Kubernetes' own")]
+        pub struct $part {
+            $(pub $shared: $shared_type,)*
+        }
+
+        crate::view::alike! { $name { $($own)* part } }
+        crate::view::alike! { $part { $($shared)* } }
+
+        impl crate::shared::Part for $part {
+            fn nothing() -> &'static Self {
+                static NOTHING: std::sync::LazyLock<$part> = std::sync::LazyLock::new($part::default);
+                &NOTHING
+            }
+        }
+
+        impl From<$part> for $name {
+            fn from(part: $part) -> Self {
+                Self { part: part.into(), ..Self::default() }
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = $part;
+
+            fn deref(&self) -> &$part {
+                &self.part
+            }
+        }
+
+        impl std::ops::DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut $part {
+                &mut self.part
+            }
+        }
+
+        const _: () = {
+            #[derive(Default, serde::Deserialize)]
+            #[serde(default, rename_all = "camelCase")]
+            struct Read {
+                $($(#[$field_meta])* $field: $type,)*
+            }
+
+            #[derive(serde::Serialize)]
+            #[serde(rename_all = "camelCase")]
+            struct Written<'a> {
+                $(
+                    #[serde(skip_serializing_if = "crate::view::is_default_at")]
+                    $(#[$field_meta])*
+                    $field: &'a $type,
+                )*
+            }
+
+            impl<'de> serde::Deserialize<'de> for $name {
+                fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    let read = Read::deserialize(deserializer)?;
+                    let part = $part { $($shared: read.$shared,)* };
+                    Ok(Self { $($own: read.$own,)* part: part.into() })
+                }
+            }
+
+            impl serde::Serialize for $name {
+                fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    Written { $($field: &self.$field,)* }.serialize(serializer)
+                }
+            }
+        };
     };
 }
 
@@ -53,7 +179,13 @@ macro_rules! object {
     };
 }
 
-pub(crate) use {object, view};
+pub(crate) use {alike, object, sharing_view, view};
+
+/// As [`is_default`], for a field that is borrowed.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
+pub(crate) fn is_default_at<T: Default + PartialEq>(value: &&T) -> bool {
+    is_default(*value)
+}
 
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

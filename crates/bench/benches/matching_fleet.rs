@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::core::v1::{Node as NodeView, PodSpec, Taint, Toleration};
+use api::core::v1::{Node as NodeView, PodSpec, PodSpecPart, Taint, Toleration};
 use api::time::Timestamp;
 use matching::{CompileCache, Features, Node, PodMatcher, taints};
 
@@ -116,7 +116,7 @@ fn run(kind: &str, nodes: &[Node]) -> usize {
     let capacity = NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN);
     let Ok(cache) = CompileCache::new(capacity, Arc::new(move || start.elapsed())) else { return 0 };
     let features = if kind == "gates-off" { Features::default() } else { Features::ALL };
-    let spec = PodSpec { tolerations: tolerations(kind), ..PodSpec::default() };
+    let spec = PodSpec::from(PodSpecPart { tolerations: tolerations(kind), ..PodSpecPart::default() });
     let mut fitting = 0;
     for _ in 0..PODS {
         let matcher = PodMatcher::new(&spec, &cache, &features);

@@ -6,7 +6,7 @@ mod scheduler;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
+use api::core::v1::{Node, Pod, PodSpec, PodSpecPart, Taint, Toleration};
 use api::json::{Value, from_value};
 use api::time::Timestamp;
 use controllers::daemonset::placement::Demand;
@@ -77,7 +77,7 @@ fn all_consumers_give_the_verdict_of_matching() {
             let likes = scheduler::likes(&tolerations, &soft, features);
             assert_eq!(likes, verdicts.tolerate(&soft), "scores with {what}");
 
-            let spec = PodSpec { tolerations: tolerations.clone(), ..PodSpec::default() };
+            let spec = PodSpec::from(PodSpecPart { tolerations: tolerations.clone(), ..PodSpecPart::default() });
             let placement = Demand::new(&spec, &cache, &features).placement(&matching::Node::new(&node, &sets));
             assert_eq!(placement.should_run, tolerated, "a daemon pod with {what}");
             let may_stay = tolerated || effect == "NoSchedule";

@@ -2,12 +2,15 @@
 //!
 //! Every component opens its own watches, under its own identity: what it may not see, it does not hear of. What it hears
 //! of is the same object for all, known by its uid and version, and so they share what the first of them made of it. An
-//! object is kept here only as long as somebody else keeps it.
+//! object is kept here only as long as somebody else keeps it. The same holds for the [parts](api::shared) that different
+//! objects have in common.
 
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use api::shared::Pool;
 
 use crate::informer::Anything;
 
@@ -60,6 +63,7 @@ pub struct Counts {
 #[derive(Default)]
 pub struct Decoded {
     tables: Mutex<HashMap<TypeId, Table>>,
+    pool: Arc<Pool>,
     decoded: AtomicU64,
     shared: AtomicU64,
 }
@@ -86,6 +90,11 @@ impl Decoded {
 
     fn tables(&self) -> MutexGuard<'_, HashMap<TypeId, Table>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The parts of all objects.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     pub(crate) fn count_decoded(&self) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use api::json::{ConvertError, Value, from_value, to_value};
 use api::meta::v1::{Object, ObjectMeta};
+use api::shared::Pool;
 
 use crate::decoded::{Decoded, Id};
 use crate::resources::{Resource, Served};
@@ -90,17 +91,28 @@ pub trait Kept: Sized + Send + Sync + 'static {
     /// Where the object does not have the expected form.
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError>;
 
-    /// As [`keep`](Self::keep), of an object whose parts others may have decoded.
+    /// As [`keep`](Self::keep), of an object that others may have decoded, and that may be like others.
     #[doc(hidden)]
     fn keep_sharing(document: Arc<Value>, _others: &Others<'_>) -> Result<Self, ConvertError> {
         Self::keep(document)
     }
 }
 
-/// What others have decoded of one object.
+/// What is known when an object is decoded.
 pub struct Others<'a> {
-    pub(crate) decoded: &'a Decoded,
-    pub(crate) id: Id,
+    /// The parts of all objects.
+    pub(crate) pool: &'a Pool,
+    /// What others have decoded of this one.
+    pub(crate) decoded: Option<(&'a Decoded, Id)>,
+}
+
+impl Others<'_> {
+    /// Reads the view of an object.
+    fn view<T: Object>(&self, document: &Value) -> Result<T, ConvertError> {
+        let mut view = from_value(document)?;
+        self.pool.share(&mut view);
+        Ok(view)
+    }
 }
 
 impl<T: Served> Kept for T {
@@ -108,6 +120,10 @@ impl<T: Served> Kept for T {
 
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
         from_value(&document)
+    }
+
+    fn keep_sharing(document: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
+        others.view(&document)
     }
 }
 
@@ -119,9 +135,12 @@ impl<T: Served> Kept for Document<T> {
     }
 
     fn keep_sharing(value: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
-        let view = match others.decoded.get(others.id) {
-            Some(view) => view,
-            None => others.decoded.put(others.id, Arc::new(from_value(&value)?)),
+        let view = match others.decoded {
+            None => Arc::new(others.view(&value)?),
+            Some((decoded, id)) => match decoded.get(id) {
+                Some(view) => view,
+                None => decoded.put(id, Arc::new(others.view(&value)?)),
+            },
         };
         Ok(Self { value, view })
     }

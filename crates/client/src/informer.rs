@@ -109,7 +109,7 @@ impl Change<Anything> {
     }
 }
 
-type Make = dyn Fn(Arc<Value>, Option<&Others<'_>>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
+type Make = dyn Fn(Arc<Value>, &Others<'_>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
 
 /// How documents become what is kept.
 pub(crate) struct Decode {
@@ -124,18 +124,12 @@ impl Decode {
     fn own<T: Send + Sync + 'static>(
         decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     ) -> Self {
-        let make = move |document, _: Option<&Others<'_>>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
+        let make = move |document, _: &Others<'_>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: false }
     }
 
     fn of_kind<T: Kept>() -> Self {
-        let make = |document, others: Option<&Others<'_>>| {
-            let kept = match others {
-                Some(others) => T::keep_sharing(document, others),
-                None => T::keep(document),
-            };
-            Ok(Arc::new(kept?) as Arc<Anything>)
-        };
+        let make = |document, others: &Others<'_>| Ok(Arc::new(T::keep_sharing(document, others)?) as Arc<Anything>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: true }
     }
 }

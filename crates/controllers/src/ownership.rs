@@ -216,7 +216,7 @@ impl Executor {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use api::meta::v1::StringMap;
 
     use super::*;
 
@@ -224,17 +224,16 @@ mod tests {
 
     fn object(name: &str, label: &str, controller: &str) -> Arc<ObjectMeta> {
         let owner = OwnerReference { uid: controller.into(), controller: Some(true), ..Default::default() };
-        Arc::new(ObjectMeta {
-            name: name.into(),
-            namespace: "ns".into(),
-            labels: BTreeMap::from([("app".into(), label.into())]),
-            owner_references: if controller.is_empty() { Vec::new() } else { vec![owner] },
-            ..Default::default()
-        })
+        let mut object = ObjectMeta { name: name.into(), ..Default::default() };
+        object.namespace = "ns".into();
+        object.labels = StringMap::from([("app".into(), label.into())]);
+        object.owner_references = if controller.is_empty() { Vec::new() } else { vec![owner] };
+        Arc::new(object)
     }
 
     fn check(deleting: bool, owned: &[&str], adopted: &[&str], released: &[&str]) {
-        let mut metadata = ObjectMeta { uid: "me".into(), namespace: "ns".into(), ..Default::default() };
+        let mut metadata = ObjectMeta { uid: "me".into(), ..Default::default() };
+        metadata.namespace = "ns".into();
         if deleting {
             metadata.deletion_timestamp = Some(api::time::Timestamp::ZERO);
         }

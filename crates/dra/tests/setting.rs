@@ -53,7 +53,7 @@ impl Setting {
         let find = |name: &str| classes.iter().find(|class| class.metadata.name == name).cloned();
         Setting {
             node: Node::new(&node, &taints::Sets::new()),
-            declared: node.status.declared_features,
+            declared: node.status.declared_features.clone(),
             catalog,
             allocated,
             claims: Claims::new(&claims, &find, &programs.expressions, features),

@@ -163,7 +163,8 @@ fn insufficient(resource: &str, requested: i64, used: i64, capacity: i64) -> Rej
 /// The pod without what the node does not know: such resources belong to the cluster, not to nodes.
 fn without_missing(spec: &PodSpec, allocatable: &Resources) -> PodSpec {
     let mut spec = spec.clone();
-    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+    let part = &mut *spec.part;
+    for container in part.containers.iter_mut().chain(&mut part.init_containers) {
         let is_known = |name: &str| !resources::is_extended(name) || allocatable.scalar(name).is_some();
         container.resources.requests.retain(|name, _| is_known(name));
     }

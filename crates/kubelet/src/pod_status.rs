@@ -2,7 +2,7 @@
 //!
 //! Follows `getPhase` and `status/generate.go` of Kubernetes' kubelet.
 
-use api::core::v1::{Pod, PodCondition};
+use api::core::v1::{Pod, PodCondition, PodConditionPart};
 use api::json::{Object, Text, Value};
 use api::time::Timestamp;
 use matching::resources::is_sidecar;
@@ -118,15 +118,14 @@ pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &
         status.insert("initContainerStatuses", container_statuses(&seen.init_containers));
         status.insert("containerStatuses", container_statuses(&seen.containers));
     }
-    let condition = PodCondition {
+    let condition = PodConditionPart {
         condition_type: "DisruptionTarget".into(),
         status: "True".into(),
-        last_transition_time: Some(now),
         reason: "TerminationByKubelet".into(),
         message: "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
-        ..PodCondition::default()
+        ..PodConditionPart::default()
     };
-    rows.push(condition);
+    rows.push(PodCondition { last_transition_time: Some(now), part: condition.into() });
     insert_conditions(&mut status, pod, &rows);
     for_pod(pod, status)
 }
@@ -154,14 +153,15 @@ fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec
     let condition = |name: &str, holds: bool, reason: &str, message: String| {
         let status: Text = if holds { "True" } else { "False" }.into();
         let old = pod.status.conditions.iter().find(|it| it.condition_type == name && it.status == status);
-        PodCondition {
+        let last_transition_time = old.and_then(|it| it.last_transition_time).or(Some(now));
+        let part = PodConditionPart {
             condition_type: name.into(),
             status,
-            last_transition_time: old.and_then(|it| it.last_transition_time).or(Some(now)),
             reason: reason.into(),
             message: message.into(),
-            ..PodCondition::default()
-        }
+            ..PodConditionPart::default()
+        };
+        PodCondition { last_transition_time, part: part.into() }
     };
     let incomplete: Vec<&str> = pod
         .spec

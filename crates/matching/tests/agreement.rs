@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::core::v1::{
     Affinity, Node as NodeView, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
-    PreferredSchedulingTerm, Taint, Toleration,
+    PodSpecPart, PreferredSchedulingTerm, Taint, Toleration,
 };
 use api::semver::Version;
 use api::time::Timestamp;
@@ -121,17 +121,19 @@ fn term() -> impl Strategy<Value = NodeSelectorTerm> {
 fn spec() -> impl Strategy<Value = PodSpec> {
     let preferred = (0..5_i32, term()).prop_map(|(weight, preference)| PreferredSchedulingTerm { weight, preference });
     (vec(toleration(), 0..4), option::of(vec(term(), 0..3)), vec(preferred, 0..3)).prop_map(
-        |(tolerations, required, preferred)| PodSpec {
-            tolerations,
-            affinity: Some(Affinity {
-                node_affinity: Some(NodeAffinity {
-                    required_during_scheduling_ignored_during_execution: required
-                        .map(|node_selector_terms| NodeSelector { node_selector_terms }),
-                    preferred_during_scheduling_ignored_during_execution: preferred,
+        |(tolerations, required, preferred)| {
+            PodSpec::from(PodSpecPart {
+                tolerations,
+                affinity: Some(Affinity {
+                    node_affinity: Some(NodeAffinity {
+                        required_during_scheduling_ignored_during_execution: required
+                            .map(|node_selector_terms| NodeSelector { node_selector_terms }),
+                        preferred_during_scheduling_ignored_during_execution: preferred,
+                    }),
+                    ..Affinity::default()
                 }),
-                ..Affinity::default()
-            }),
-            ..PodSpec::default()
+                ..PodSpecPart::default()
+            })
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Tolerations, selectors and resources are judged as the reference judges them, on its recorded answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ fn volume(input: &Value, cache: &CompileCache) -> Value {
     }
 }
 
-fn all_labels(input: &Value) -> Vec<BTreeMap<api::json::Text, api::json::Text>> {
+fn all_labels(input: &Value) -> Vec<api::meta::v1::StringMap> {
     view(input.get("labels"))
 }
 

@@ -22,16 +22,20 @@ pub use config::{
     ConfigMap, Endpoints, ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeSelector,
     ScopedResourceSelectorRequirement, Secret, ServiceAccount,
 };
-pub use container::{Container, ContainerPort, ContainerRestartRule, ContainerStatus, EphemeralContainer, VolumeMount};
+pub use container::{
+    Container, ContainerPort, ContainerRestartRule, ContainerStatus, ContainerStatusPart, EphemeralContainer,
+    VolumeMount,
+};
 pub use event::{Event, EventSeries, EventSource};
 pub use namespace::{Namespace, NamespaceCondition, NamespaceSpec, NamespaceStatus};
 pub use node::{
-    ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
-    TaintEffect,
+    ContainerImage, Node, NodeAddress, NodeCondition, NodeConditionPart, NodeFeatures, NodeSpec, NodeStatus,
+    NodeStatusPart, NodeSystemInfo, NodeSystemInfoPart, Taint, TaintEffect,
 };
 pub use pod::{
-    Binding, HostIp, Pod, PodCondition, PodIp, PodOs, PodReadinessGate, PodResourceClaim, PodResourceClaimStatus,
-    PodSchedulingGate, PodSecurityContext, PodSpec, PodStatus, PodTemplateSpec, TopologySpreadConstraint,
+    Binding, HostIp, Pod, PodCondition, PodConditionPart, PodIp, PodOs, PodReadinessGate, PodResourceClaim,
+    PodResourceClaimStatus, PodSchedulingGate, PodSecurityContext, PodSpec, PodSpecPart, PodStatus, PodStatusPart,
+    PodTemplateSpec, TopologySpreadConstraint,
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};
@@ -42,5 +46,6 @@ pub use volume::{
     EphemeralVolumeSource, ImageVolumeSource, ModifyVolumeStatus, PersistentVolume, PersistentVolumeClaim,
     PersistentVolumeClaimCondition, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
     PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec, PersistentVolumeStatus,
-    TopologySelectorLabelRequirement, TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumeResourceRequirements,
+    TopologySelectorLabelRequirement, TopologySelectorTerm, Volume, VolumeNodeAffinity, VolumePart,
+    VolumeResourceRequirements,
 };

@@ -228,6 +228,10 @@ impl<'de> MapAccess<'de> for Fields<'de> {
         let (key, value) = entry.ok_or_else(|| ConvertError("value without key".into()))?;
         seed.deserialize(value).map_err(|error| ConvertError(prefixed(key, &error.0)))
     }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.object.len().saturating_sub(self.next))
+    }
 }
 
 /// Puts the key in front of a message, so that a decode error names its field.

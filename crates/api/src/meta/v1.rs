@@ -2,36 +2,38 @@
 
 mod selector;
 
-use std::collections::BTreeMap;
-
 pub use selector::{LabelSelector, LabelSelectorRequirement};
 
 use crate::json::{Text, Value};
+use crate::shared::Alike;
+use crate::sorted_map::SortedMap;
 use crate::time::Timestamp;
-use crate::view::view;
+use crate::view::{sharing_view, view};
 
 /// Labels, annotations and the like.
-pub type StringMap = BTreeMap<Text, Text>;
+pub type StringMap = SortedMap<Text, Text>;
 
-view! {
+sharing_view! {
     /// What every object has.
-    pub struct ObjectMeta {
+    pub struct ObjectMeta shares ObjectMetaPart {
         pub name: Text,
-        pub generate_name: Text,
-        pub namespace: Text,
+        shared generate_name: Text,
+        shared namespace: Text,
         pub uid: Text,
         pub resource_version: Text,
-        pub generation: i64,
+        shared generation: i64,
         pub creation_timestamp: Option<Timestamp>,
-        pub deletion_timestamp: Option<Timestamp>,
-        pub deletion_grace_period_seconds: Option<i64>,
-        pub labels: StringMap,
-        pub annotations: StringMap,
-        pub owner_references: Vec<OwnerReference>,
-        pub finalizers: Vec<Text>,
-        pub managed_fields: Vec<Value>,
+        shared deletion_timestamp: Option<Timestamp>,
+        shared deletion_grace_period_seconds: Option<i64>,
+        shared labels: StringMap,
+        shared annotations: StringMap,
+        shared owner_references: Vec<OwnerReference>,
+        shared finalizers: Vec<Text>,
+        shared managed_fields: Vec<Value>,
     }
+}
 
+view! {
     /// An object that this one belongs to.
     pub struct OwnerReference {
         pub api_version: Text,
@@ -55,7 +57,7 @@ view! {
 }
 
 /// A typed view of a whole object.
-pub trait Object: Clone + serde::Serialize + serde::de::DeserializeOwned {
+pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned {
     /// The API group, empty for core.
     const GROUP: &'static str;
     /// The version.

@@ -158,11 +158,9 @@ impl Correlator {
         if let Some(one) = similar.messages.iter().next().cloned() {
             similar.messages.remove(&one);
         }
-        let metadata = ObjectMeta {
-            name: event_name(&event.involved_object.name, now).into(),
-            namespace: event.metadata.namespace,
-            ..ObjectMeta::default()
-        };
+        let name = event_name(&event.involved_object.name, now).into();
+        let mut metadata = ObjectMeta { name, ..ObjectMeta::default() };
+        metadata.namespace.clone_from(&event.metadata.namespace);
         let combined = Event {
             metadata,
             message: format!("(combined from similar events): {}", event.message).into(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::{Text, Value, value_at};
+use api::shared::Pool;
 use http::Method;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -53,6 +54,7 @@ pub(super) struct Follower {
     resource: Resource,
     selection: Selection,
     decode: Decode,
+    pool: Arc<Pool>,
     inner: Arc<Inner>,
     /// Everything up to this version is in the store; empty at the start and after it became too old.
     position: String,
@@ -68,7 +70,8 @@ impl Follower {
         decode: Decode,
         inner: Arc<Inner>,
     ) -> Self {
-        Self { client, resource, selection, decode, inner, position: String::new(), streams: true }
+        let pool = client.decoded.as_ref().map(|decoded| decoded.pool().clone()).unwrap_or_default();
+        Self { client, resource, selection, decode, pool, inner, position: String::new(), streams: true }
     }
 
     pub(super) async fn run(mut self) {
@@ -233,10 +236,10 @@ impl Follower {
         }
         let decoded = self.client.decoded.as_deref().filter(|_| self.decode.is_shared);
         decoded.inspect(|decoded| decoded.count_decoded());
-        let others = decoded.zip(id).map(|(decoded, id)| Others { decoded, id });
-        match (self.decode.make)(Arc::new(object), others.as_ref()) {
-            Ok(object) => Some(match others {
-                Some(Others { decoded, id }) => decoded.put_any(self.decode.form, id, object),
+        let others = Others { pool: &self.pool, decoded: decoded.zip(id) };
+        match (self.decode.make)(Arc::new(object), &others) {
+            Ok(object) => Some(match others.decoded {
+                Some((decoded, id)) => decoded.put_any(self.decode.form, id, object),
                 None => object,
             }),
             Err(error) => {

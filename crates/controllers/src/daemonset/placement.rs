@@ -33,7 +33,7 @@ impl Demand {
     #[must_use]
     pub fn new(template: &PodSpec, cache: &CompileCache, features: &Features) -> Self {
         let mut spec = template.clone();
-        add_tolerations(&mut spec.tolerations, spec.host_network);
+        add_tolerations(&mut spec.tolerations, template.host_network);
         Demand { node_name: template.node_name.clone(), matcher: PodMatcher::new(&spec, cache, features) }
     }
 

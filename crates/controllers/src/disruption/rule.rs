@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::core::v1::{ObjectReference, Pod};
 use api::int_or_string::IntOrString;
 use api::json::{Object, Text, Value};
-use api::meta::v1::LabelSelector;
+use api::meta::v1::{LabelSelector, StringMap};
 use api::policy::v1::PodDisruptionBudget;
 use api::time::Timestamp;
 use client::Document;
@@ -122,13 +122,8 @@ fn wanted(selected: &[&Pod], scales: &Scales) -> Result<(i32, bool), String> {
 }
 
 /// The pods that were evicted and are not yet seen to end.
-fn disrupted(
-    budget: &PodDisruptionBudget,
-    selected: &[&Pod],
-    now: Timestamp,
-    decision: &mut Decision,
-) -> BTreeMap<Text, Text> {
-    let mut still = BTreeMap::new();
+fn disrupted(budget: &PodDisruptionBudget, selected: &[&Pod], now: Timestamp, decision: &mut Decision) -> StringMap {
+    let mut still = StringMap::new();
     for pod in selected.iter().filter(|pod| !pod.metadata.is_deleting()) {
         let name = &pod.metadata.name;
         let Some(text) = budget.status.disrupted_pods.get(name) else { continue };
@@ -157,7 +152,7 @@ struct Counts {
 fn updated(
     budget: &Document<PodDisruptionBudget>,
     counts: &Counts,
-    disrupted: &BTreeMap<Text, Text>,
+    disrupted: &StringMap,
     now: Timestamp,
 ) -> Option<Action> {
     let generation = budget.metadata.generation;

@@ -71,6 +71,8 @@ pub(crate) fn verdict(latest: &ObjectMeta, owners: &[Owner], dependents: Depende
 
 #[cfg(test)]
 mod tests {
+    use api::meta::v1::ObjectMetaPart;
+
     use super::*;
 
     #[track_caller]
@@ -79,7 +81,7 @@ mod tests {
             .map(|index| api::meta::v1::OwnerReference { uid: format!("u{index}").into(), ..Default::default() })
             .collect();
         let finalizers = finalizers.iter().map(|it| Text::from(*it)).collect();
-        let latest = ObjectMeta { owner_references, finalizers, ..ObjectMeta::default() };
+        let latest = ObjectMetaPart { owner_references, finalizers, ..ObjectMetaPart::default() }.into();
         assert_eq!(verdict(&latest, owners, dependents), *expected);
     }
 

@@ -153,11 +153,9 @@ fn policies_decide_what_failures_mean() {
     let mut all = pods("f f");
     let state = Some(api::json!({"terminated": {"exitCode": 42}}));
     let mut exited = Pod::clone(&all[0]);
-    exited.status.container_statuses.push(api::core::v1::ContainerStatus {
-        name: "c".into(),
-        state,
-        ..Default::default()
-    });
+    let mut status = api::core::v1::ContainerStatus { state, ..Default::default() };
+    status.name = "c".into();
+    exited.status.container_statuses.push(status);
     all[0] = Arc::new(exited);
     let job = job(ignore, "{}");
     let verdict = super::policy::verdict(&job, &all[0]);
@@ -168,11 +166,12 @@ fn policies_decide_what_failures_mean() {
         )
     );
     let mut disrupted = Pod::clone(&all[1]);
-    disrupted.status.conditions.push(api::core::v1::PodCondition {
+    let condition = api::core::v1::PodConditionPart {
         condition_type: "DisruptionTarget".into(),
         status: "True".into(),
         ..Default::default()
-    });
+    };
+    disrupted.status.conditions.push(condition.into());
     assert_eq!(super::policy::verdict(&job, &disrupted), super::policy::Verdict::Ignore);
     assert_eq!(super::policy::verdict(&job, &all[1]), super::policy::Verdict::Count);
 }

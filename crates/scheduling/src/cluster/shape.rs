@@ -84,12 +84,11 @@ impl Key {
         spec.node_name = Text::default();
         // Tokens and configuration have names of their own in each pod, and are the same to all nodes.
         spec.volumes.retain(has_say);
-        for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
-            // Whatever they are called, only their options can ask something of a node.
-            container.volume_mounts.retain(|mount| !mount.bind_mount_options.is_empty());
-            container.volume_mounts.iter_mut().for_each(|mount| mount.name = Text::default());
+        spec.hostname = Text::default();
+        // What pods have in common is copied only if it must be changed.
+        if !spec.subdomain.is_empty() {
+            spec.subdomain = Text::default();
         }
-        (spec.hostname, spec.subdomain) = (Text::default(), Text::default());
         let is_named = spec.volumes.iter().any(|volume| volume.ephemeral.is_some());
         Key {
             namespace: pod.metadata.namespace.clone(),

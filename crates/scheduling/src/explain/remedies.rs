@@ -136,9 +136,8 @@ pub fn find(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Explan
             continue;
         }
         let helps = trial.fits_changed(node, |node| {
-            let all =
-                node.status.allocatable.entry(resource.clone()).or_insert_with(|| Quantity::new(0, Format::DecimalSi));
-            all.add(amount);
+            let zero = || Quantity::new(0, Format::DecimalSi);
+            node.status.allocatable.get_or_insert_with(resource.clone(), zero).add(amount);
         });
         if helps {
             resources.insert(resource.clone());

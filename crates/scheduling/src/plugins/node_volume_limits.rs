@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::core::v1::{PersistentVolumeClaim, Volume};
+use api::core::v1::{PersistentVolumeClaim, Volume, VolumePart};
 use api::json::{Text, Value};
 use api::storage::v1::CSINode;
 use matching::Matcher;
@@ -98,12 +98,12 @@ fn counts(volume: &Volume) -> bool {
 
 /// The built-in driver of a volume that is written into the pod, and what it calls the volume.
 fn built_in(volume: &Volume) -> Option<(&'static str, &str)> {
-    match volume {
-        Volume { aws_elastic_block_store: Some(source), .. } => {
+    match &*volume.part {
+        VolumePart { aws_elastic_block_store: Some(source), .. } => {
             Some(("kubernetes.io/aws-ebs", text(source, "volumeID")))
         }
-        Volume { gce_persistent_disk: Some(source), .. } => Some(("kubernetes.io/gce-pd", text(source, "pdName"))),
-        Volume { azure_disk: Some(source), .. } => Some(("kubernetes.io/azure-disk", text(source, "diskURI"))),
+        VolumePart { gce_persistent_disk: Some(source), .. } => Some(("kubernetes.io/gce-pd", text(source, "pdName"))),
+        VolumePart { azure_disk: Some(source), .. } => Some(("kubernetes.io/azure-disk", text(source, "diskURI"))),
         _ => None,
     }
 }

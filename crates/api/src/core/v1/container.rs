@@ -2,7 +2,26 @@
 
 use super::{ResourceList, ResourceRequirements};
 use crate::json::{Text, Value};
-use crate::view::view;
+use crate::view::{sharing_view, view};
+
+sharing_view! {
+    /// How a container is doing.
+    pub struct ContainerStatus shares ContainerStatusPart {
+        shared name: Text,
+        pub state: Option<Value>,
+        shared last_state: Option<Value>,
+        shared ready: bool,
+        shared restart_count: i32,
+        shared image: Text,
+        #[serde(rename = "imageID")]
+        shared image_id: Text,
+        #[serde(rename = "containerID")]
+        pub container_id: Text,
+        shared started: Option<bool>,
+        shared allocated_resources: Option<ResourceList>,
+        shared resources: Option<ResourceRequirements>,
+    }
+}
 
 view! {
     /// A container of a pod.
@@ -22,9 +41,8 @@ view! {
         pub action: Text,
     }
 
-    /// A volume in a container.
+    /// A volume in a container, as far as it asks something of a node.
     pub struct VolumeMount {
-        pub name: Text,
         pub bind_mount_options: Vec<Text>,
     }
 
@@ -45,20 +63,4 @@ view! {
         pub host_ip: Text,
     }
 
-    /// How a container is doing.
-    pub struct ContainerStatus {
-        pub name: Text,
-        pub state: Option<Value>,
-        pub last_state: Option<Value>,
-        pub ready: bool,
-        pub restart_count: i32,
-        pub image: Text,
-        #[serde(rename = "imageID")]
-        pub image_id: Text,
-        #[serde(rename = "containerID")]
-        pub container_id: Text,
-        pub started: Option<bool>,
-        pub allocated_resources: Option<ResourceList>,
-        pub resources: Option<ResourceRequirements>,
-    }
 }

@@ -3,13 +3,62 @@
 use super::ResourceList;
 use crate::json::{Text, Value};
 use crate::time::Timestamp;
-use crate::view::{object, view};
+use crate::view::{object, sharing_view, view};
 
 object! {
     /// A machine that runs pods.
     pub struct Node("", "v1") {
         pub spec: NodeSpec,
         pub status: NodeStatus,
+    }
+}
+
+sharing_view! {
+    /// How a node is doing.
+    pub struct NodeStatus shares NodeStatusPart {
+        shared capacity: ResourceList,
+        shared allocatable: ResourceList,
+        shared phase: Text,
+        pub conditions: Vec<NodeCondition>,
+        pub addresses: Vec<NodeAddress>,
+        pub node_info: NodeSystemInfo,
+        pub images: Vec<ContainerImage>,
+        pub volumes_in_use: Vec<Text>,
+        pub volumes_attached: Vec<Value>,
+        shared features: Option<NodeFeatures>,
+        shared declared_features: Vec<Text>,
+    }
+}
+
+sharing_view! {
+    /// One aspect of a node's state.
+    pub struct NodeCondition shares NodeConditionPart {
+        #[serde(rename = "type")]
+        shared condition_type: Text,
+        shared status: Text,
+        pub last_heartbeat_time: Option<Timestamp>,
+        pub last_transition_time: Option<Timestamp>,
+        shared reason: Text,
+        shared message: Text,
+    }
+}
+
+sharing_view! {
+    /// What runs on a node.
+    pub struct NodeSystemInfo shares NodeSystemInfoPart {
+        #[serde(rename = "machineID")]
+        pub machine_id: Text,
+        #[serde(rename = "systemUUID")]
+        pub system_uuid: Text,
+        #[serde(rename = "bootID")]
+        pub boot_id: Text,
+        shared kernel_version: Text,
+        shared os_image: Text,
+        shared container_runtime_version: Text,
+        shared kubelet_version: Text,
+        shared kube_proxy_version: Text,
+        shared operating_system: Text,
+        shared architecture: Text,
     }
 }
 
@@ -34,54 +83,11 @@ view! {
         pub time_added: Option<Timestamp>,
     }
 
-    /// How a node is doing.
-    pub struct NodeStatus {
-        pub capacity: ResourceList,
-        pub allocatable: ResourceList,
-        pub phase: Text,
-        pub conditions: Vec<NodeCondition>,
-        pub addresses: Vec<NodeAddress>,
-        pub node_info: NodeSystemInfo,
-        pub images: Vec<ContainerImage>,
-        pub volumes_in_use: Vec<Text>,
-        pub volumes_attached: Vec<Value>,
-        pub features: Option<NodeFeatures>,
-        pub declared_features: Vec<Text>,
-    }
-
-    /// One aspect of a node's state.
-    pub struct NodeCondition {
-        #[serde(rename = "type")]
-        pub condition_type: Text,
-        pub status: Text,
-        pub last_heartbeat_time: Option<Timestamp>,
-        pub last_transition_time: Option<Timestamp>,
-        pub reason: Text,
-        pub message: Text,
-    }
-
     /// Where a node can be reached.
     pub struct NodeAddress {
         #[serde(rename = "type")]
         pub address_type: Text,
         pub address: Text,
-    }
-
-    /// What runs on a node.
-    pub struct NodeSystemInfo {
-        #[serde(rename = "machineID")]
-        pub machine_id: Text,
-        #[serde(rename = "systemUUID")]
-        pub system_uuid: Text,
-        #[serde(rename = "bootID")]
-        pub boot_id: Text,
-        pub kernel_version: Text,
-        pub os_image: Text,
-        pub container_runtime_version: Text,
-        pub kubelet_version: Text,
-        pub kube_proxy_version: Text,
-        pub operating_system: Text,
-        pub architecture: Text,
     }
 
     /// What a node's runtime can do.

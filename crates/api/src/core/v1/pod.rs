@@ -7,7 +7,7 @@ use super::{
 use crate::json::Text;
 use crate::meta::v1::{LabelSelector, ObjectMeta, StringMap};
 use crate::time::Timestamp;
-use crate::view::{object, view};
+use crate::view::{object, sharing_view, view};
 
 object! {
     /// Containers that run together on one node.
@@ -22,44 +22,85 @@ object! {
     }
 }
 
+sharing_view! {
+    /// What is wanted of a pod.
+    pub struct PodSpec shares PodSpecPart {
+        pub volumes: Vec<Volume>,
+        shared init_containers: Vec<Container>,
+        shared containers: Vec<Container>,
+        shared ephemeral_containers: Vec<EphemeralContainer>,
+        shared restart_policy: Text,
+        shared termination_grace_period_seconds: Option<i64>,
+        shared active_deadline_seconds: Option<i64>,
+        shared node_selector: StringMap,
+        shared service_account_name: Text,
+        pub node_name: Text,
+        shared host_network: bool,
+        shared security_context: Option<PodSecurityContext>,
+        pub hostname: Text,
+        shared subdomain: Text,
+        shared affinity: Option<Affinity>,
+        shared scheduler_name: Text,
+        shared tolerations: Vec<Toleration>,
+        shared priority_class_name: Text,
+        shared priority: Option<i32>,
+        shared readiness_gates: Vec<PodReadinessGate>,
+        shared runtime_class_name: Option<Text>,
+        shared preemption_policy: Option<Text>,
+        shared overhead: ResourceList,
+        shared topology_spread_constraints: Vec<TopologySpreadConstraint>,
+        shared os: Option<PodOs>,
+        shared scheduling_gates: Vec<PodSchedulingGate>,
+        shared resource_claims: Vec<PodResourceClaim>,
+        shared host_users: Option<bool>,
+        shared resources: Option<ResourceRequirements>,
+    }
+}
+
+sharing_view! {
+    /// How a pod is doing.
+    pub struct PodStatus shares PodStatusPart {
+        shared observed_generation: i64,
+        shared phase: Text,
+        pub conditions: Vec<PodCondition>,
+        shared message: Text,
+        shared reason: Text,
+        shared nominated_node_name: Text,
+        #[serde(rename = "hostIP")]
+        pub host_ip: Text,
+        #[serde(rename = "hostIPs")]
+        pub host_ips: Vec<HostIp>,
+        #[serde(rename = "podIP")]
+        pub pod_ip: Text,
+        #[serde(rename = "podIPs")]
+        pub pod_ips: Vec<PodIp>,
+        pub start_time: Option<Timestamp>,
+        shared init_container_statuses: Vec<ContainerStatus>,
+        pub container_statuses: Vec<ContainerStatus>,
+        shared qos_class: Text,
+        shared resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    }
+}
+
+sharing_view! {
+    /// One aspect of a pod's state.
+    pub struct PodCondition shares PodConditionPart {
+        #[serde(rename = "type")]
+        shared condition_type: Text,
+        shared observed_generation: i64,
+        shared status: Text,
+        shared last_probe_time: Option<Timestamp>,
+        pub last_transition_time: Option<Timestamp>,
+        shared reason: Text,
+        shared message: Text,
+    }
+}
+
 view! {
     /// A pod to be.
     pub struct PodTemplateSpec {
         pub metadata: ObjectMeta,
         pub spec: PodSpec,
-    }
-
-    /// What is wanted of a pod.
-    pub struct PodSpec {
-        pub volumes: Vec<Volume>,
-        pub init_containers: Vec<Container>,
-        pub containers: Vec<Container>,
-        pub ephemeral_containers: Vec<EphemeralContainer>,
-        pub restart_policy: Text,
-        pub termination_grace_period_seconds: Option<i64>,
-        pub active_deadline_seconds: Option<i64>,
-        pub node_selector: StringMap,
-        pub service_account_name: Text,
-        pub node_name: Text,
-        pub host_network: bool,
-        pub security_context: Option<PodSecurityContext>,
-        pub hostname: Text,
-        pub subdomain: Text,
-        pub affinity: Option<Affinity>,
-        pub scheduler_name: Text,
-        pub tolerations: Vec<Toleration>,
-        pub priority_class_name: Text,
-        pub priority: Option<i32>,
-        pub readiness_gates: Vec<PodReadinessGate>,
-        pub runtime_class_name: Option<Text>,
-        pub preemption_policy: Option<Text>,
-        pub overhead: ResourceList,
-        pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-        pub os: Option<PodOs>,
-        pub scheduling_gates: Vec<PodSchedulingGate>,
-        pub resource_claims: Vec<PodResourceClaim>,
-        pub host_users: Option<bool>,
-        pub resources: Option<ResourceRequirements>,
     }
 
     /// A condition that must be true before the pod counts as ready.
@@ -99,41 +140,6 @@ view! {
         pub node_affinity_policy: Option<Text>,
         pub node_taints_policy: Option<Text>,
         pub match_label_keys: Vec<Text>,
-    }
-
-    /// How a pod is doing.
-    pub struct PodStatus {
-        pub observed_generation: i64,
-        pub phase: Text,
-        pub conditions: Vec<PodCondition>,
-        pub message: Text,
-        pub reason: Text,
-        pub nominated_node_name: Text,
-        #[serde(rename = "hostIP")]
-        pub host_ip: Text,
-        #[serde(rename = "hostIPs")]
-        pub host_ips: Vec<HostIp>,
-        #[serde(rename = "podIP")]
-        pub pod_ip: Text,
-        #[serde(rename = "podIPs")]
-        pub pod_ips: Vec<PodIp>,
-        pub start_time: Option<Timestamp>,
-        pub init_container_statuses: Vec<ContainerStatus>,
-        pub container_statuses: Vec<ContainerStatus>,
-        pub qos_class: Text,
-        pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
-    }
-
-    /// One aspect of a pod's state.
-    pub struct PodCondition {
-        #[serde(rename = "type")]
-        pub condition_type: Text,
-        pub observed_generation: i64,
-        pub status: Text,
-        pub last_probe_time: Option<Timestamp>,
-        pub last_transition_time: Option<Timestamp>,
-        pub reason: Text,
-        pub message: Text,
     }
 
     /// An address of the pod's host.

@@ -1,13 +1,12 @@
 //! Amounts of resources, and claims to devices.
 
-use std::collections::BTreeMap;
-
 use crate::json::Text;
 use crate::quantity::Quantity;
+use crate::sorted_map::SortedMap;
 use crate::view::view;
 
 /// Amounts by resource name.
-pub type ResourceList = BTreeMap<Text, Quantity>;
+pub type ResourceList = SortedMap<Text, Quantity>;
 
 view! {
     /// What a container or pod needs.

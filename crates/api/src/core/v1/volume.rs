@@ -4,7 +4,7 @@ use super::{NodeSelector, ObjectReference, ResourceList, TypedLocalObjectReferen
 use crate::json::{Text, Value};
 use crate::meta::v1::{LabelSelector, ObjectMeta};
 use crate::time::Timestamp;
-use crate::view::{object, view};
+use crate::view::{object, sharing_view, view};
 
 object! {
     /// A piece of storage.
@@ -20,21 +20,23 @@ object! {
     }
 }
 
-view! {
+sharing_view! {
     /// A volume of a pod; sources that only the node agent needs are not decoded.
-    pub struct Volume {
+    pub struct Volume shares VolumePart {
         pub name: Text,
-        pub gce_persistent_disk: Option<Value>,
-        pub aws_elastic_block_store: Option<Value>,
-        pub iscsi: Option<Value>,
-        pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
-        pub rbd: Option<Value>,
-        pub azure_disk: Option<Value>,
-        pub csi: Option<Value>,
-        pub ephemeral: Option<EphemeralVolumeSource>,
-        pub image: Option<ImageVolumeSource>,
+        shared gce_persistent_disk: Option<Value>,
+        shared aws_elastic_block_store: Option<Value>,
+        shared iscsi: Option<Value>,
+        shared persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
+        shared rbd: Option<Value>,
+        shared azure_disk: Option<Value>,
+        shared csi: Option<Value>,
+        shared ephemeral: Option<EphemeralVolumeSource>,
+        shared image: Option<ImageVolumeSource>,
     }
+}
 
+view! {
     /// The contents of an image.
     pub struct ImageVolumeSource {
         pub reference: Text,

@@ -1,6 +1,7 @@
 //! Who owns whom, change by change.
 
 use api::json::from_value;
+use api::meta::v1::ObjectMetaPart;
 
 use super::*;
 
@@ -23,7 +24,7 @@ fn owned_by(names: &[(&str, bool)]) -> ObjectMeta {
         block_owner_deletion: Some(*blocks),
         ..OwnerReference::default()
     };
-    ObjectMeta { owner_references: names.iter().map(owner).collect(), ..ObjectMeta::default() }
+    ObjectMetaPart { owner_references: names.iter().map(owner).collect(), ..ObjectMetaPart::default() }.into()
 }
 
 fn deleting(finalizers: &[&str]) -> ObjectMeta {

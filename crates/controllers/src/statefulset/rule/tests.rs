@@ -35,23 +35,24 @@ fn pods(all: &str) -> Vec<Arc<Pod>> {
     let pod = |word: &str| {
         let (number, state) = word.split_at(word.find(|c: char| c.is_alphabetic()).unwrap());
         let mut pod = Pod::default();
-        pod.metadata.name = format!("web-{number}").into();
+        let name: Text = format!("web-{number}").into();
+        pod.metadata.name = name.clone();
         pod.metadata.uid = word.into();
         let revision = if state.ends_with('o') { "old" } else { "new" };
         pod.metadata.labels.insert("controller-revision-hash".into(), revision.into());
-        pod.metadata.labels.insert("statefulset.kubernetes.io/pod-name".into(), pod.metadata.name.clone());
+        pod.metadata.labels.insert("statefulset.kubernetes.io/pod-name".into(), name);
         pod.status.phase = match state.as_bytes()[0] {
             b'p' => "Pending".into(),
             b'f' => "Failed".into(),
             _ => "Running".into(),
         };
         if state.starts_with('r') {
-            let ready = api::core::v1::PodCondition {
+            let ready = api::core::v1::PodConditionPart {
                 condition_type: "Ready".into(),
                 status: "True".into(),
                 ..Default::default()
             };
-            pod.status.conditions.push(ready);
+            pod.status.conditions.push(ready.into());
         }
         if state.starts_with('t') {
             pod.metadata.deletion_timestamp = Some(Timestamp { seconds: 0, nanos: 0 });

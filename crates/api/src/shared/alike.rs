@@ -1,0 +1,175 @@
+//! What can take the place of what: equal, and written the same.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use super::Parts;
+use crate::int_or_string::IntOrString;
+use crate::json::{Object, Text, Value};
+use crate::structural_schema::Schema;
+use crate::time::{MicroTime, Timestamp};
+
+/// A value that another can take the place of without anybody seeing it. This is stricter than equality: `1k` equals
+/// `1000`, and is not written so.
+pub trait Alike {
+    /// Hashes the value; alike values give the same.
+    fn feed<H: Hasher>(&self, hasher: &mut H);
+
+    /// Whether `other` can take its place.
+    fn is_alike(&self, other: &Self) -> bool;
+
+    /// Replaces the parts in it by known ones that are alike.
+    fn share(&mut self, _parts: &mut Parts) {}
+}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {
+        $(impl Alike for $type {
+            fn feed<H: Hasher>(&self, hasher: &mut H) {
+                self.hash(hasher);
+            }
+
+            fn is_alike(&self, other: &Self) -> bool {
+                self == other
+            }
+        })*
+    };
+}
+
+plain!(bool, i32, i64, u32, Timestamp, MicroTime, IntOrString);
+
+impl Alike for Text {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_usize(self.len());
+        hasher.write(self.as_bytes());
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl<T: Alike> Alike for Option<T> {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        self.is_some().hash(hasher);
+        if let Some(value) = self {
+            value.feed(hasher);
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Some(left), Some(right)) => left.is_alike(right),
+            (left, right) => left.is_none() && right.is_none(),
+        }
+    }
+
+    fn share(&mut self, parts: &mut Parts) {
+        if let Some(value) = self {
+            value.share(parts);
+        }
+    }
+}
+
+impl<T: Alike> Alike for Box<T> {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        (**self).feed(hasher);
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        (**self).is_alike(other)
+    }
+
+    fn share(&mut self, parts: &mut Parts) {
+        (**self).share(parts);
+    }
+}
+
+impl<T: Alike> Alike for Vec<T> {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        self.len().hash(hasher);
+        for item in self {
+            item.feed(hasher);
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other).all(|(left, right)| left.is_alike(right))
+    }
+
+    fn share(&mut self, parts: &mut Parts) {
+        for item in self {
+            item.share(parts);
+        }
+    }
+}
+
+impl<K: Alike + Ord, V: Alike> Alike for BTreeMap<K, V> {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        self.len().hash(hasher);
+        for (key, value) in self {
+            key.feed(hasher);
+            value.feed(hasher);
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_alike =
+            |((key, value), (other_key, other)): ((&K, &V), (&K, &V))| key.is_alike(other_key) && value.is_alike(other);
+        self.len() == other.len() && self.iter().zip(other).all(is_alike)
+    }
+
+    fn share(&mut self, parts: &mut Parts) {
+        for value in self.values_mut() {
+            value.share(parts);
+        }
+    }
+}
+
+impl Alike for Value {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        std::mem::discriminant(self).hash(hasher);
+        match self {
+            Value::Null => {}
+            Value::Bool(value) => value.hash(hasher),
+            Value::Int(value) => value.hash(hasher),
+            Value::Float(value) => value.get().to_bits().hash(hasher),
+            Value::String(value) => value.hash(hasher),
+            Value::Array(items) => items.feed(hasher),
+            Value::Object(fields) => fields.feed(hasher),
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Value::Float(left), Value::Float(right)) => left.text() == right.text(),
+            (Value::Array(left), Value::Array(right)) => left.is_alike(right),
+            (Value::Object(left), Value::Object(right)) => left.is_alike(right),
+            (left, right) => left == right,
+        }
+    }
+}
+
+/// Schemas are large, and in no part.
+impl Alike for Schema {
+    fn feed<H: Hasher>(&self, _hasher: &mut H) {}
+
+    fn is_alike(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Alike for Object {
+    fn feed<H: Hasher>(&self, hasher: &mut H) {
+        self.len().hash(hasher);
+        for (name, value) in self.iter() {
+            name.hash(hasher);
+            value.feed(hasher);
+        }
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_alike = |((name, value), (other_name, other))| name == other_name && Value::is_alike(value, other);
+        self.len() == other.len() && self.iter().zip(other.iter()).all(is_alike)
+    }
+}
