@@ -122,6 +122,8 @@ view! {
         pub container_statuses: Vec<ContainerStatus>,
         pub qos_class: Text,
         pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        pub allocated_resources: Option<ResourceList>,
+        pub resources: Option<ResourceRequirements>,
     }
 
     /// One aspect of a pod's state.
