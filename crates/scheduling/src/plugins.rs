@@ -3,6 +3,7 @@
 //! The order of the list is the order in which they are asked, that of Kubernetes' default profile.
 
 mod args;
+mod built_in_disks;
 mod default_binder;
 mod default_preemption;
 mod dynamic_resources;

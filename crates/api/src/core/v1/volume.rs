@@ -30,6 +30,10 @@ view! {
         pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
         pub rbd: Option<Value>,
         pub azure_disk: Option<Value>,
+        pub azure_file: Option<Value>,
+        pub cinder: Option<Value>,
+        pub portworx_volume: Option<Value>,
+        pub vsphere_volume: Option<Value>,
         pub csi: Option<Value>,
         pub ephemeral: Option<EphemeralVolumeSource>,
         pub image: Option<ImageVolumeSource>,
@@ -61,6 +65,11 @@ view! {
     /// What a volume is.
     pub struct PersistentVolumeSpec {
         pub capacity: ResourceList,
+        pub gce_persistent_disk: Option<Value>,
+        pub aws_elastic_block_store: Option<Value>,
+        pub azure_disk: Option<Value>,
+        pub cinder: Option<Value>,
+        pub portworx_volume: Option<Value>,
         pub csi: Option<Value>,
         pub access_modes: Vec<Text>,
         pub claim_ref: Option<ObjectReference>,
