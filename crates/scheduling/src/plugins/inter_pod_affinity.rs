@@ -73,7 +73,7 @@ impl Plugin for InterPodAffinity {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
-        if let Some(error) = &pod.affinity.error {
+        if let Some(error) = pod.affinity.error() {
             return PreFilter::Reject(Status::unresolvable(format!("parsing pod: {error}")));
         }
         let together = Together::new(pod, cluster);
