@@ -33,8 +33,29 @@ pub struct PodAffinity {
     pub preferred: Vec<(AffinityTerm, i32)>,
     /// Would rather be apart from these.
     pub preferred_anti: Vec<(AffinityTerm, i32)>,
-    /// Why terms could not be compiled; they are left out.
-    pub error: Option<SelectorError>,
+    /// Why terms could not be compiled: their kind, and what is wrong. All terms of that kind are left out.
+    pub errors: Vec<(TermKind, SelectorError)>,
+}
+
+/// A list of terms, by its name in Kubernetes' messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum TermKind {
+    Required,
+    RequiredAnti,
+    Preferred,
+    PreferredAnti,
+}
+
+impl TermKind {
+    fn name(self) -> &'static str {
+        match self {
+            TermKind::Required => "requiredAffinityTerms",
+            TermKind::RequiredAnti => "requiredAntiAffinityTerms",
+            TermKind::Preferred => "preferredAffinityTerms",
+            TermKind::PreferredAnti => "preferredAntiAffinityTerms",
+        }
+    }
 }
 
 impl AffinityTerm {
@@ -79,30 +100,54 @@ impl PodAffinity {
     pub fn new(spec: &PodSpec, namespace: &Text) -> Self {
         let mut compiled = PodAffinity::default();
         let Some(affinity) = &spec.affinity else { return compiled };
-        let mut error = None;
-        let mut compile = |term: &v1::PodAffinityTerm| match AffinityTerm::new(term, namespace) {
-            Ok(term) => Some(term),
-            Err(why) => {
-                error.get_or_insert(why);
-                None
-            }
+        let mut errors = Vec::new();
+        let mut compile = |kind: TermKind, terms: Vec<&v1::PodAffinityTerm>| {
+            let compiled = terms.into_iter().map(|term| AffinityTerm::new(term, namespace));
+            let compiled: Result<Vec<AffinityTerm>, SelectorError> = compiled.collect();
+            compiled.unwrap_or_else(|error| {
+                errors.push((kind, error));
+                Vec::new()
+            })
         };
-        if let Some(together) = &affinity.pod_affinity {
-            let required = &together.required_during_scheduling_ignored_during_execution;
-            compiled.required = required.iter().filter_map(&mut compile).collect();
-            let preferred = &together.preferred_during_scheduling_ignored_during_execution;
-            let preferred = preferred.iter().filter_map(|it| Some((compile(&it.pod_affinity_term)?, it.weight)));
-            compiled.preferred = preferred.collect();
+        let weigh = |compiled: Vec<AffinityTerm>, terms: &[v1::WeightedPodAffinityTerm]| {
+            compiled.into_iter().zip(terms.iter().map(|it| it.weight)).collect()
+        };
+        let (together, apart) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
+        if let Some(together) = together {
+            let terms = together.required_during_scheduling_ignored_during_execution.iter();
+            compiled.required = compile(TermKind::Required, terms.collect());
         }
-        if let Some(apart) = &affinity.pod_anti_affinity {
-            let required = &apart.required_during_scheduling_ignored_during_execution;
-            compiled.required_anti = required.iter().filter_map(&mut compile).collect();
-            let preferred = &apart.preferred_during_scheduling_ignored_during_execution;
-            let preferred = preferred.iter().filter_map(|it| Some((compile(&it.pod_affinity_term)?, it.weight)));
-            compiled.preferred_anti = preferred.collect();
+        if let Some(apart) = apart {
+            let terms = apart.required_during_scheduling_ignored_during_execution.iter();
+            compiled.required_anti = compile(TermKind::RequiredAnti, terms.collect());
         }
-        compiled.error = error;
+        if let Some(together) = together {
+            let terms = &together.preferred_during_scheduling_ignored_during_execution;
+            let of = terms.iter().map(|it| &it.pod_affinity_term);
+            compiled.preferred = weigh(compile(TermKind::Preferred, of.collect()), terms);
+        }
+        if let Some(apart) = apart {
+            let terms = &apart.preferred_during_scheduling_ignored_during_execution;
+            let of = terms.iter().map(|it| &it.pod_affinity_term);
+            compiled.preferred_anti = weigh(compile(TermKind::PreferredAnti, of.collect()), terms);
+        }
+        compiled.errors = errors;
         compiled
+    }
+
+    /// What is wrong with terms, as Kubernetes says it; nothing if all is well.
+    pub fn error(&self) -> Option<String> {
+        let texts: Vec<String> = self.errors.iter().map(|(kind, error)| format!("{}: {error}", kind.name())).collect();
+        match texts.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// Whether terms of a kind could not be compiled.
+    pub fn fails(&self, kind: TermKind) -> bool {
+        self.errors.iter().any(|(failed, _)| *failed == kind)
     }
 
     /// There are no terms.

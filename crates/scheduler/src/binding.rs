@@ -18,8 +18,6 @@ use scheduling::Placement;
 use scheduling::writes::Write;
 use tracing::warn;
 
-/// How long a pod waits for its volumes. Kubernetes: `bindTimeoutSeconds` of VolumeBinding.
-const VOLUMES_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often claims are looked at meanwhile.
 const VOLUMES_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -81,13 +79,13 @@ impl BindError {
     }
 }
 
-/// Writes what must be written first, then binds.
+/// Writes what must be written before a pod is bound.
 ///
 /// `waiting` counts those that wait for volumes, which takes as long as it takes.
 ///
 /// # Errors
 /// Why the pod is not bound: the decision has to be taken back.
-pub async fn bind(
+pub async fn prepare(
     client: &Client,
     leadership: &Leadership,
     pod: &Pod,
@@ -98,44 +96,53 @@ pub async fn bind(
     for write in &placement.writes {
         leads()?;
         match write {
-            Write::BindVolume { volume, namespace, claim } => bind_volume(client, volume, namespace, claim).await?,
-            Write::ProvisionVolume { namespace, claim, node } => {
+            Write::BindVolume { volume, namespace, claim, .. } => bind_volume(client, volume, namespace, claim).await?,
+            Write::ProvisionVolume { namespace, claim, node, .. } => {
                 let node = node.as_str();
                 let annotations = api::json!({SELECTED_NODE: node});
                 let patch = api::json!({"metadata": {"annotations": annotations}});
                 let claims = client.objects::<PersistentVolumeClaim>();
                 claims.patch(namespace, claim, "", Patch::Merge, &patch).await?;
             }
-            Write::UseResourceClaim { claim, allocation } => {
+            Write::UseResourceClaim { claim, allocation, timeout } => {
                 use_claim(client, claim, pod, allocation.as_deref()).await?;
                 let devices = allocation.as_deref().or(claim.status.allocation.as_ref());
                 let mut results = devices.into_iter().flat_map(|it| &it.devices.results);
                 if results.any(|result| !result.binding_conditions.is_empty()) {
-                    let metadata = &claim.metadata;
-                    conditions::wait(client, leadership, &metadata.namespace, &metadata.name, &metadata.uid).await?;
+                    conditions::wait(client, leadership, &claim.metadata, *timeout).await?;
                 }
             }
             // Written where no node fits, never before a binding.
             Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),
         }
     }
-    let awaited: Vec<(&Text, &Text)> = placement.writes.iter().filter_map(claim_of).collect();
-    if !awaited.is_empty() {
+    let awaited = placement.writes.iter().filter_map(claim_of);
+    let (awaited, timeouts): (Vec<(&Text, &Text)>, Vec<Duration>) = awaited.unzip();
+    if let Some(timeout) = timeouts.into_iter().max() {
         waiting.fetch_add(1, Ordering::Relaxed);
-        let ended = tokio::time::timeout(VOLUMES_TIMEOUT, volumes_bound(client, &awaited, &placement.node)).await;
+        let ended = tokio::time::timeout(timeout, volumes_bound(client, &awaited, &placement.node)).await;
         waiting.fetch_sub(1, Ordering::Relaxed);
         ended.map_err(|_| BindError::VolumesTimedOut)??;
     }
-    leads()?;
+    Ok(())
+}
+
+/// Binds a pod for which all is prepared.
+///
+/// # Errors
+/// Why the pod is not bound: the decision has to be taken back.
+pub async fn bind(client: &Client, leadership: &Leadership, pod: &Pod, placement: &Placement) -> Result<(), BindError> {
+    if !leadership.holds() {
+        return Err(BindError::NotLeading);
+    }
     Ok(client.objects::<Pod>().bind(pod, &placement.node).await?)
 }
 
-/// The claim to storage that a write is about.
-fn claim_of(write: &Write) -> Option<(&Text, &Text)> {
+/// The claim to storage that a write is about, and how long a pod waits for it.
+fn claim_of(write: &Write) -> Option<((&Text, &Text), Duration)> {
     match write {
-        Write::BindVolume { namespace, claim, .. } | Write::ProvisionVolume { namespace, claim, .. } => {
-            Some((namespace, claim))
-        }
+        Write::BindVolume { namespace, claim, timeout, .. }
+        | Write::ProvisionVolume { namespace, claim, timeout, .. } => Some(((namespace, claim), *timeout)),
         Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => None,
     }
 }

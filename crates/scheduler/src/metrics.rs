@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use api::json::Text;
 use scheduling::cycle::Evaluation;
-use scheduling::framework::{Hint, Point};
+use scheduling::framework::{Code, Hint, Point};
 use scheduling::queue::Lengths;
-use scheduling::timing::{EventTiming, Timing};
+use scheduling::timing::{EventTiming, SUCCESS, Timing};
 use scheduling::{Attempt, Scheduler};
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use tokio::time::Instant;
@@ -57,6 +57,9 @@ const SLI_SECONDS: &[f64] = &[
     1310.72, 2621.44, 5242.88,
 ];
 
+/// The plugin that makes room.
+const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
+
 /// Where pods wait.
 const QUEUES: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
 
@@ -73,12 +76,12 @@ pub struct Metrics {
     sli: Arc<Family<Histogram>>,
     after_flush: Arc<Counter>,
     victims: Arc<Histogram>,
-    preemptions: Arc<Counter>,
     preempted: Arc<Family<Counter>>,
     preempting: Arc<Family<Histogram>>,
     calls: Arc<Family<Counter>>,
     call_durations: Arc<Family<Histogram>>,
     calls_pending: Arc<Family<Gauge>>,
+    points: Arc<Family<Histogram>>,
 }
 
 /// What is written aside while the core goes on.
@@ -108,6 +111,7 @@ pub struct CoreMetrics {
     hints: Arc<Family<Histogram>>,
     evaluations: Arc<Family<Counter>>,
     points: Arc<Family<Histogram>>,
+    preemptions: Arc<Counter>,
     plugins: Arc<Family<Histogram>>,
     incoming: Arc<Family<Counter>>,
     unschedulable: Arc<Family<Gauge>>,
@@ -175,14 +179,6 @@ impl Metrics {
                     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
                 )
                 .with(&[]),
-            preemptions: registry
-                .family::<Counter>(
-                    "scheduler_preemption_attempts_total",
-                    "[STABLE] Total preemption attempts in the cluster till now",
-                    &[],
-                    &[],
-                )
-                .with(&[]),
             preempted: registry.family(
                 "scheduler_preemption_goroutines_execution_total",
                 "[ALPHA] Number of preemption tasks executed.",
@@ -211,6 +207,12 @@ impl Metrics {
                 "[ALPHA] Number of API calls currently under way beside scheduling.",
                 &["call_type"],
                 &[],
+            ),
+            points: registry.family(
+                "scheduler_framework_extension_point_duration_seconds",
+                "[STABLE] Latency for running all plugins of a specific extension point.",
+                &["extension_point", "status", "profile"],
+                POINT_SECONDS,
             ),
         }
     }
@@ -243,6 +245,23 @@ impl Metrics {
         self.preempting.with(&[result]).observe_duration(duration);
     }
 
+    /// Carries out what stands for an extension point outside the core.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub async fn point<T, E>(
+        &self,
+        point: Point,
+        profile: &str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let begun = Instant::now();
+        let done = work.await;
+        let status = if done.is_ok() { SUCCESS } else { Code::Error.name() };
+        self.points.with(&[&point.to_string(), status, profile]).observe_duration(begun.elapsed());
+        done
+    }
+
     /// The core has decided.
     pub fn decided(&self, duration: Duration) {
         self.algorithm.observe_duration(duration);
@@ -260,7 +279,6 @@ impl Metrics {
 
     /// Room is made by this many victims.
     pub fn preempting(&self, victims: usize) {
-        self.preemptions.increment();
         self.victims.observe(f64::from(u32::try_from(victims).unwrap_or(u32::MAX)));
     }
 }
@@ -268,7 +286,7 @@ impl Metrics {
 impl CoreMetrics {
     /// Shown by `registry`, which must not have them yet.
     #[must_use]
-    pub fn new(registry: &Registry) -> Self {
+    pub fn new(registry: &Registry, metrics: &Metrics) -> Self {
         let gauge = |name, help, labels| registry.family::<Gauge>(name, help, labels, &[]);
         let pending =
             gauge("scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", &["queue"]);
@@ -315,12 +333,15 @@ impl CoreMetrics {
                 &["plugin", "extension_point", "status", "profile"],
                 &[],
             ),
-            points: registry.family(
-                "scheduler_framework_extension_point_duration_seconds",
-                "[STABLE] Latency for running all plugins of a specific extension point.",
-                &["extension_point", "status", "profile"],
-                POINT_SECONDS,
-            ),
+            points: metrics.points.clone(),
+            preemptions: registry
+                .family::<Counter>(
+                    "scheduler_preemption_attempts_total",
+                    "[STABLE] Total preemption attempts in the cluster till now",
+                    &[],
+                    &[],
+                )
+                .with(&[]),
             plugins: registry.family(
                 "scheduler_plugin_execution_duration_seconds",
                 "[ALPHA] Duration for running a plugin at a specific extension point.",
@@ -356,6 +377,9 @@ impl CoreMetrics {
             *known = known.saturating_add(u64::try_from(*count).unwrap_or(u64::MAX));
         }
         for timing in &attempt.timings {
+            if timing.point == Point::PostFilter && timing.plugin == DEFAULT_PREEMPTION {
+                self.preemptions.increment();
+            }
             // Plugins have no profile in Kubernetes' labels.
             let profile = if timing.plugin.is_empty() { profile.clone() } else { Text::default() };
             let key = (timing.point, timing.plugin, timing.status, profile);

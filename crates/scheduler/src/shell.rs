@@ -12,6 +12,7 @@ use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
 use scheduling::aside::{DeviceSearch, DeviceSearched};
 use scheduling::cluster::PodKey;
+use scheduling::framework::Point;
 use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
 use tokio::task::{Id, JoinSet};
@@ -97,15 +98,16 @@ impl Shell {
     /// Connects a core. Needs a Tokio runtime.
     #[must_use]
     pub fn start(core: Scheduler, options: Options) -> Self {
+        let metrics = Metrics::new(&options.registry);
         Self {
             core,
+            core_metrics: CoreMetrics::new(&options.registry, &metrics),
             sources: Sources::start(Informers::new(options.client.clone()), options.health),
             recorders: HashMap::new(),
             client: options.client,
             leadership: options.leadership,
             shutdown: options.shutdown,
-            metrics: Metrics::new(&options.registry),
-            core_metrics: CoreMetrics::new(&options.registry),
+            metrics,
             device_metrics: devices::Metrics::new(&options.registry),
             shown: Duration::ZERO,
             profiler: options.profiler,
@@ -324,7 +326,11 @@ impl Shell {
         let (recorder, metrics, waiting) = (self.recorder(&pod), self.metrics.clone(), self.awaiting_volumes.clone());
         let uid = pod.metadata.uid.clone();
         self.spawn(uid, Work::Bind, async move {
-            let bind = binding::bind(&client, &leadership, &pod, &placement, &waiting);
+            let bind = async {
+                let prepare = binding::prepare(&client, &leadership, &pod, &placement, &waiting);
+                metrics.point(Point::PreBind, &tried.profile, prepare).await?;
+                metrics.point(Point::Bind, &tried.profile, binding::bind(&client, &leadership, &pod, &placement)).await
+            };
             match metrics.call(Call::Bind, bind).await {
                 Ok(()) => {
                     metrics.attempted("scheduled", &tried.profile, tried.begun.elapsed());

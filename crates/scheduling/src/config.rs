@@ -97,6 +97,7 @@ pub struct Configuration {
     /// Whether lock contention is among them.
     pub enable_contention_profiling: bool,
     /// How many of the nodes are looked at, in percent; 0 for Kubernetes' formula.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
     /// How long a pod waits after its first failure.
     pub pod_initial_backoff_seconds: i64,
@@ -143,6 +144,7 @@ pub struct ProfileConfig {
     /// The name in `spec.schedulerName`.
     pub scheduler_name: Option<Text>,
     /// How many of the nodes are looked at, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
     /// What is changed about the default plugins.
     pub plugins: Option<Plugins>,
@@ -155,19 +157,41 @@ pub struct ProfileConfig {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub struct Plugins {
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub pre_enqueue: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub queue_sort: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub pre_filter: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub filter: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub post_filter: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub pre_score: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub score: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub reserve: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub permit: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub pre_bind: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub bind: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub post_bind: PluginSet,
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub multi_point: PluginSet,
+    /// Pod groups are not placed together here: nothing can be enabled for them.
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
+    pub placement_generate: PluginSet,
+    /// The same.
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
+    pub placement_score: PluginSet,
+    /// The same.
+    #[serde(skip_serializing_if = "PluginSet::is_empty")]
+    pub pod_group_post_filter: PluginSet,
 }
 
 /// Plugins that are enabled, and default ones that are not.
@@ -175,7 +199,9 @@ pub struct Plugins {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub struct PluginSet {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enabled: Vec<PluginRef>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<PluginRef>,
 }
 
@@ -185,6 +211,7 @@ pub struct PluginSet {
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub struct PluginRef {
     pub name: Text,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
 }
 
@@ -195,6 +222,13 @@ pub struct PluginRef {
 pub struct PluginConfig {
     pub name: Text,
     pub args: Value,
+}
+
+impl PluginSet {
+    /// Nothing is changed.
+    fn is_empty(&self) -> bool {
+        self.enabled.is_empty() && self.disabled.is_empty()
+    }
 }
 
 impl Default for Configuration {
@@ -262,9 +296,11 @@ impl Configuration {
         to_value(self).map_err(|error| ConfigError::Form(error.to_string()))
     }
 
-    /// The same with the default profile and its plugins written out.
-    #[must_use]
-    pub fn with_defaults(&self) -> Self {
+    /// The same with the default profile, its plugins and their arguments written out.
+    ///
+    /// # Errors
+    /// Arguments that a plugin refuses.
+    pub fn with_defaults(&self) -> Result<Self, ConfigError> {
         let mut whole = self.clone();
         if whole.profiles.is_empty() {
             whole.profiles.push(ProfileConfig::default());
@@ -276,8 +312,9 @@ impl Configuration {
                 .into_iter()
                 .map(|(name, weight)| PluginRef { name, weight: weight.filter(|weight| *weight != 0) })
                 .collect();
+            profile.plugin_config = resolve::arguments(&profile.plugin_config)?;
         }
-        whole
+        Ok(whole)
     }
 
     /// How long pods wait.
@@ -338,6 +375,26 @@ impl Configuration {
         }
         if !self.extenders.is_empty() {
             return invalid("extenders", &format!("{} of them", self.extenders.len()), "extenders are not supported");
+        }
+        let election = &self.leader_election;
+        if election.leader_elect && election.resource_lock != "leases" {
+            let value = format!("\"{}\"", election.resource_lock);
+            return invalid("leaderElection.resourceLock", &value, "resourceLock value must be \"leases\"");
+        }
+        if self.client_connection.burst < 0 {
+            return invalid("clientConnection.burst", &self.client_connection.burst, "must be non-negative");
+        }
+        for (index, plugins) in self.profiles.iter().map(|it| it.plugins.as_ref()).enumerate() {
+            let Some(plugins) = plugins else { continue };
+            let of_groups = [
+                ("placementGenerate", &plugins.placement_generate),
+                ("placementScore", &plugins.placement_score),
+                ("podGroupPostFilter", &plugins.pod_group_post_filter),
+            ];
+            if let Some((point, set)) = of_groups.into_iter().find(|(_, set)| !set.enabled.is_empty()) {
+                let field = format!("profiles[{index}].plugins.{point}.enabled");
+                return invalid(&field, &format!("{} of them", set.enabled.len()), "pod groups are not supported");
+            }
         }
         let mut names = std::collections::BTreeSet::new();
         for (index, profile) in self.profiles.iter().enumerate() {

@@ -17,6 +17,7 @@ pub(crate) use choice::{Choice, Chosen, NoNode};
 pub use evaluations::Evaluation;
 pub(crate) use ranked::Ranked;
 pub use scores::{ScoreOf, Scores, score, score_remembering, score_timed};
+pub(crate) use search::filter_failed;
 pub use search::{Found, Search, nodes_to_find};
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};

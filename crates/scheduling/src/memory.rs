@@ -13,8 +13,9 @@ use crate::framework::{Dependencies, Status};
 /// How many shapes are remembered; those that were not asked about for the longest time go.
 const SHAPES_MAX: usize = 64;
 
-/// The first pods of a shape are placed without ranking nodes: most shapes have few, and sums pay only later.
-const UNRANKED_FIRST: u32 = 2;
+/// The first pods of a shape for which something is remembered are placed without ranking nodes: most shapes have few pods,
+/// and sums pay only later.
+const UNRANKED_FIRST: u32 = 1;
 
 /// Remembered answers, by shape.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Memory {
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     last_use: u64,
+    /// How many pods were to be placed.
+    pods: u64,
     /// For how many pods more nodes are not ranked.
     pub(crate) unranked: u32,
     /// What the first plugins say together; nothing where they are for the node.
@@ -67,8 +70,14 @@ impl Memory {
         self.shapes.values().filter(|it| it.ranked.is_ranked()).count()
     }
 
-    /// What is remembered about pods of this shape.
-    pub(crate) fn of(&mut self, pod: &PodInfo) -> &mut Remembered {
+    /// What is remembered about pods of this shape. Nothing for the first of them: for one that stays alone, remembering
+    /// costs more than it does to ask.
+    pub(crate) fn of(&mut self, pod: &PodInfo) -> Option<&mut Remembered> {
+        self.shapes.get_mut(&pod.shape.id).filter(|remembered| remembered.pods > 1)
+    }
+
+    /// Another pod is to be placed.
+    pub(crate) fn begin(&mut self, pod: &PodInfo) {
         self.clock = self.clock.wrapping_add(1);
         if self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(&pod.shape.id) {
             let oldest = self.shapes.iter().min_by_key(|(_, it)| it.last_use).map(|(shape, _)| *shape);
@@ -80,7 +89,7 @@ impl Memory {
         let new = || Remembered { unranked, ..Remembered::default() };
         let remembered = self.shapes.entry(pod.shape.id).or_insert_with(new);
         remembered.last_use = self.clock;
-        remembered
+        remembered.pods = remembered.pods.saturating_add(1);
     }
 }
 

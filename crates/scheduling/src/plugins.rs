@@ -3,6 +3,7 @@
 //! The order of the list is the order in which they are asked, that of Kubernetes' default profile.
 
 mod args;
+mod built_in_disks;
 mod default_binder;
 mod default_preemption;
 mod dynamic_resources;
@@ -50,13 +51,24 @@ pub struct Registration {
     pub points: &'static [Point],
     /// Makes it from its arguments; `null` for the defaults.
     pub new: New,
+    /// Writes its arguments out with their defaults; nothing where it takes none.
+    pub write_args: Option<WriteArgs>,
 }
 
 /// Makes a plugin from its arguments.
 pub type New = fn(&Value, &Matcher) -> Result<Box<dyn Plugin>, ArgsError>;
 
+/// Writes arguments out with their defaults.
+pub type WriteArgs = fn(&Value) -> Result<Value, ArgsError>;
+
 const fn plugin(name: &'static str, weight: i64, points: &'static [Point], new: New) -> Registration {
-    Registration { name, weight, points, new }
+    Registration { name, weight, points, new, write_args: None }
+}
+
+impl Registration {
+    const fn with_args(self, write_args: WriteArgs) -> Self {
+        Registration { write_args: Some(write_args), ..self }
+    }
 }
 
 /// All plugins, in the order of the default profile.
@@ -66,24 +78,30 @@ pub const ALL: &[Registration] = &[
     plugin(node_name::NAME, 0, node_name::POINTS, node_name::new),
     plugin(node_unschedulable::NAME, 0, node_unschedulable::POINTS, node_unschedulable::new),
     plugin(taint_toleration::NAME, 3, taint_toleration::POINTS, taint_toleration::new),
-    plugin(node_affinity::NAME, 2, node_affinity::POINTS, node_affinity::new),
+    plugin(node_affinity::NAME, 2, node_affinity::POINTS, node_affinity::new).with_args(node_affinity::write_args),
     plugin(node_ports::NAME, 0, node_ports::POINTS, node_ports::new),
-    plugin(node_resources_fit::NAME, 1, node_resources_fit::POINTS, node_resources_fit::new),
+    plugin(node_resources_fit::NAME, 1, node_resources_fit::POINTS, node_resources_fit::new)
+        .with_args(node_resources_fit::write_args),
     plugin(volume_restrictions::NAME, 0, volume_restrictions::POINTS, volume_restrictions::new),
     plugin(node_volume_limits::NAME, 0, node_volume_limits::POINTS, node_volume_limits::new),
-    plugin(volume_binding::NAME, 1, volume_binding::POINTS, volume_binding::new),
+    plugin(volume_binding::NAME, 1, volume_binding::POINTS, volume_binding::new).with_args(volume_binding::write_args),
     plugin(volume_zone::NAME, 0, volume_zone::POINTS, volume_zone::new),
-    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::POINTS, pod_topology_spread::new),
-    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::POINTS, inter_pod_affinity::new),
+    plugin(pod_topology_spread::NAME, 2, pod_topology_spread::POINTS, pod_topology_spread::new)
+        .with_args(pod_topology_spread::write_args),
+    plugin(inter_pod_affinity::NAME, 2, inter_pod_affinity::POINTS, inter_pod_affinity::new)
+        .with_args(inter_pod_affinity::write_args),
     // Idle claims are freed before pods are deleted.
-    plugin(dynamic_resources::NAME, 2, dynamic_resources::POINTS, dynamic_resources::new),
-    plugin(default_preemption::NAME, 0, default_preemption::POINTS, default_preemption::new),
+    plugin(dynamic_resources::NAME, 2, dynamic_resources::POINTS, dynamic_resources::new)
+        .with_args(dynamic_resources::write_args),
+    plugin(default_preemption::NAME, 0, default_preemption::POINTS, default_preemption::new)
+        .with_args(default_preemption::write_args),
     plugin(
         node_resources_balanced_allocation::NAME,
         1,
         node_resources_balanced_allocation::POINTS,
         node_resources_balanced_allocation::new,
-    ),
+    )
+    .with_args(node_resources_balanced_allocation::write_args),
     plugin(image_locality::NAME, 1, image_locality::POINTS, image_locality::new),
     plugin(default_binder::NAME, 0, default_binder::POINTS, default_binder::new),
     plugin(node_declared_features::NAME, 0, node_declared_features::POINTS, node_declared_features::new),
@@ -118,3 +136,6 @@ pub fn default_profile_with(args: &BTreeMap<&str, &Value>, matcher: &Matcher) ->
     }
     Ok(Profile::new(DEFAULT_SCHEDULER, enabled))
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,13 +196,13 @@ impl Queue {
         self.pods.get(uid).is_some_and(|(_, place)| *place == Place::InFlight)
     }
 
-    /// A waiting pod changed. It stays where it is, unless `helps`; then it is tried again after its back-off.
+    /// A waiting pod changed. It stays where it is, unless that helps; then it is tried again after its back-off.
     pub fn update(
         &mut self,
         pod: Arc<PodInfo>,
         rank: i64,
         gate: Option<(PluginSet, Status)>,
-        helps: bool,
+        helps: Option<Event>,
         now: Duration,
     ) {
         let Some((mut queued, place)) = self.take(&pod.uid) else { return };
@@ -214,8 +214,10 @@ impl Queue {
         }
         match place {
             Place::InFlight => self.put(queued, place),
-            _ if was_gated || queued.gated.is_some() || helps => {
-                self.insert(queued, Urgency::AfterBackoff, Cause::Changed, now)
+            Place::Gated if queued.gated.is_some() => self.put(queued, place),
+            _ if was_gated || queued.gated.is_some() || helps.is_some() => {
+                let cause = helps.map_or(Cause::Changed, Cause::Event);
+                self.insert(queued, Urgency::AfterBackoff, cause, now)
             }
             place => self.put(queued, place),
         }
@@ -409,6 +411,12 @@ impl Queue {
     /// All pods that wait, with the reason where their gates are closed.
     pub fn pods(&self) -> impl Iterator<Item = (&QueuedPod, Option<&Status>)> {
         self.pods.values().map(|(pod, _)| (pod, pod.gated.as_ref()))
+    }
+
+    /// Whether a pod waits for something to change.
+    #[cfg(test)]
+    pub(crate) fn is_waiting(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|(_, place)| *place == Place::Unschedulable)
     }
 
     /// With nothing else to do, a pod that plugins rejected need not wait out its back-off; after an error it must.

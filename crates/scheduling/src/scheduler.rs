@@ -13,15 +13,15 @@ use api::json::Text;
 use matching::Matcher;
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
-use crate::cluster::{Cluster, Devices, PodInfo, Shapes};
+use crate::cluster::{Cluster, Devices, NodeInfo, PodInfo, Shapes};
 use crate::complaints;
 use crate::cycle::{Choice, Chosen, NoNode, Search};
 use crate::diagnosis::Diagnosis;
-use crate::framework::{Point, Status};
+use crate::framework::{Code, Point, Status};
 use crate::memory::Memory;
 use crate::plugins;
 use crate::preemption::{Nomination, PostFilter};
-use crate::profile::Profile;
+use crate::profile::{Enabled, Profile};
 use crate::queue::{Backoff, Cause, Lengths, PluginSet, Queue, QueuedPod, Rejection};
 use crate::random::Random;
 use crate::timing::{Clock, EventTiming, EventTimings, SAMPLED, SUCCESS, Timer, status_of};
@@ -159,7 +159,7 @@ impl Scheduler {
             self.attempts = self.attempts.wrapping_add(1);
             let mut timer = Timer::new(self.clock.clone(), is_sampled);
             self.carry(&queued);
-            attempt.outcome = match self.place(&queued, &mut attempt, &mut timer) {
+            attempt.outcome = match self.place(&queued, &mut attempt, &mut timer, now) {
                 Ok(placement) => Outcome::Scheduled(placement),
                 Err(failure) => match self.defer(&queued) {
                     Some(search) => Outcome::Deferred(Box::new(search)),
@@ -191,7 +191,13 @@ impl Scheduler {
         self.queue.reject(binding.queued, Rejection { by: 0, pending: 0 }, now);
     }
 
-    fn place(&mut self, queued: &QueuedPod, attempt: &mut Attempt, timer: &mut Timer) -> Result<Placement, Failure> {
+    fn place(
+        &mut self,
+        queued: &QueuedPod,
+        attempt: &mut Attempt,
+        timer: &mut Timer,
+        now: Duration,
+    ) -> Result<Placement, Failure> {
         let pod = &queued.pod;
         if self.cluster.cache.order().is_empty() {
             return Err(Failure::NoNodes);
@@ -210,23 +216,23 @@ impl Scheduler {
         attempt.score = score;
         let node = self.cluster.cache.node(id);
         let node = node.ok_or_else(|| Failure::Error(Status::error("no node")))?;
-        let mut writes = Vec::new();
-        for enabled in profile.at(Point::Reserve) {
-            let begun = timer.begin();
-            let more = enabled.plugin.reserve(pod, node, &self.cluster);
-            timer.end(begun, Point::Reserve, enabled.plugin.name(), status_of(&more));
-            writes.extend(more.map_err(|status| Failure::Error(status.by(enabled.plugin.name())))?);
-        }
-        for enabled in profile.at(Point::Permit) {
-            enabled.plugin.permit(pod, node).map_err(|status| Failure::Error(status.by(enabled.plugin.name())))?;
-        }
+        let begun = timer.begin();
+        let writes = reserve(profile, pod, node, &self.cluster, timer);
+        timer.end(begun, Point::Reserve, "", status_of(&writes));
+        let writes = writes.map_err(Failure::Error)?;
+        let begun = timer.begin();
+        let permit = |it: &Enabled| it.plugin.permit(pod, node).map_err(|status| status.by(it.plugin.name()));
+        let permitted = profile.at(Point::Permit).try_for_each(permit);
+        timer.end(begun, Point::Permit, "", status_of(&permitted));
+        permitted.map_err(Failure::Error)?;
         let node = node.name().clone();
         self.start = next_start;
         self.queue.finish(&pod.uid);
-        self.cluster.nominated.remove(&pod.uid);
+        let kept = self.nominate(pod, "");
         self.take(&writes);
         self.cluster.cache.assume(Arc::new(pod.on(&node)));
         self.binding.insert(pod.uid.clone(), Binding { queued: queued.clone(), writes: writes.clone() });
+        self.room_given_up(kept.filter(|kept| kept.nominated_node != node), now);
         Ok(Placement { node, writes })
     }
 
@@ -258,12 +264,15 @@ impl Scheduler {
                     return Outcome::Deferred(Box::new(search));
                 }
                 if let Some(nomination) = &nomination {
-                    self.cluster.nominated.set(&queued.pod, &nomination.node);
+                    let kept = self.nominate(&queued.pod, &nomination.node);
+                    self.room_given_up(kept, now);
                     for displaced in &nomination.displaced {
-                        self.cluster.nominated.remove(&displaced.uid);
+                        let kept = self.nominate(displaced, "");
+                        self.room_given_up(kept, now);
                     }
                 } else if !keeps_nomination {
-                    self.cluster.nominated.remove(&queued.pod.uid);
+                    let kept = self.nominate(&queued.pod, "");
+                    self.room_given_up(kept, now);
                 }
                 let bits = |names: &[&'static str]| names.iter().fold(0, |set, name| set | plugins::bit(name));
                 let pending = bits(&diagnosis.pending);
@@ -286,20 +295,24 @@ impl Scheduler {
         let Some(profile) = profile else { return Room::default() };
         let mut room = Room::default();
         let mut said = Vec::new();
+        let all_begun = timer.begin();
         for enabled in profile.at(Point::PostFilter) {
             let mut failed = PostFilter { pod, cluster: &self.cluster, profile, diagnosis, random: &mut self.random };
             let begun = timer.begin();
             let answer = enabled.plugin.post_filter(&mut failed);
-            timer.end(begun, Point::PostFilter, enabled.plugin.name(), SUCCESS);
+            let is_found = answer.as_ref().is_some_and(|answer| answer.nomination.is_some());
+            timer.end(begun, Point::PostFilter, enabled.plugin.name(), found_status(is_found));
             let Some(answer) = answer else { continue };
             room.writes.extend(answer.writes);
             if let Some(nomination) = answer.nomination {
-                diagnosis.post_filter = Some(answer.message);
-                return Room { nomination: Some(nomination), keeps_nomination: true, ..room };
+                said = vec![answer.message];
+                room = Room { nomination: Some(nomination), keeps_nomination: true, ..room };
+                break;
             }
             room.keeps_nomination |= answer.keeps_nomination;
             said.push(answer.message);
         }
+        timer.end(all_begun, Point::PostFilter, "", found_status(room.nomination.is_some()));
         if !said.is_empty() {
             diagnosis.post_filter = Some(said.join(", "));
         }
@@ -311,13 +324,13 @@ impl Scheduler {
         let (assumed, devices) = (&mut self.cluster.objects.assumed, &mut self.cluster.objects.devices);
         for write in writes {
             match write {
-                Write::BindVolume { volume, namespace, claim } => {
+                Write::BindVolume { volume, namespace, claim, .. } => {
                     assumed.bound.insert(volume.clone(), (namespace.clone(), claim.clone()));
                 }
-                Write::ProvisionVolume { namespace, claim, node } => {
+                Write::ProvisionVolume { namespace, claim, node, .. } => {
                     assumed.provisioned.insert((namespace.clone(), claim.clone()), node.clone());
                 }
-                Write::UseResourceClaim { claim, allocation: Some(allocation) } => {
+                Write::UseResourceClaim { claim, allocation: Some(allocation), .. } => {
                     if let Some(devices) = devices {
                         devices.inventory.assume(&claim.metadata.uid, allocation.as_ref().clone());
                     }
@@ -352,6 +365,29 @@ impl Scheduler {
             self.cluster.objects.touch_volumes();
         }
     }
+}
+
+/// What must be written before the pod can be bound to the node.
+fn reserve(
+    profile: &Profile,
+    pod: &PodInfo,
+    node: &NodeInfo,
+    cluster: &Cluster,
+    timer: &mut Timer,
+) -> Result<Vec<Write>, Status> {
+    let mut writes = Vec::new();
+    for enabled in profile.at(Point::Reserve) {
+        let begun = timer.begin();
+        let more = enabled.plugin.reserve(pod, node, cluster);
+        timer.end(begun, Point::Reserve, enabled.plugin.name(), status_of(&more));
+        writes.extend(more.map_err(|status| status.by(enabled.plugin.name()))?);
+    }
+    Ok(writes)
+}
+
+/// What came of an attempt to make room.
+fn found_status(is_found: bool) -> &'static str {
+    if is_found { SUCCESS } else { Code::Unschedulable.name() }
 }
 
 fn profile_of<'p>(profiles: &'p [Profile], pod: &PodInfo) -> Option<&'p Profile> {

@@ -4,6 +4,7 @@
 //! the caller says so, and the core takes the decision back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::json::Text;
 use api::resource::v1::{AllocationResult, ResourceClaim};
@@ -19,6 +20,8 @@ pub enum Write {
         namespace: Text,
         /// The claim.
         claim: Text,
+        /// How long the pod waits until the claim is bound.
+        timeout: Duration,
     },
     /// Asks for a volume to be made near a node: sets the annotation `volume.kubernetes.io/selected-node` of the claim.
     ProvisionVolume {
@@ -28,6 +31,8 @@ pub enum Write {
         claim: Text,
         /// The node.
         node: Text,
+        /// How long the pod waits for the volume.
+        timeout: Duration,
     },
     /// Gives devices to a claim and reserves it for the pod: sets `status.allocation` where it is given, adds the pod to
     /// `status.reservedFor`, and the finalizer `resource.kubernetes.io/delete-protection` where it is missing.
@@ -36,6 +41,8 @@ pub enum Write {
         claim: Arc<ResourceClaim>,
         /// The devices; nothing where the claim has them already.
         allocation: Option<Arc<AllocationResult>>,
+        /// How long the pod waits until its devices are ready.
+        timeout: Duration,
     },
     /// Takes devices from a claim that nobody uses: clears `status.allocation`, `status.reservedFor` and `status.devices`.
     FreeResourceClaim {

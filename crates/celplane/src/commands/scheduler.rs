@@ -42,7 +42,7 @@ impl Arguments {
         if self.role.kubeconfig.is_none() && !configuration.client_connection.kubeconfig.is_empty() {
             self.role.kubeconfig = Some(PathBuf::from(configuration.client_connection.kubeconfig.as_str()));
         }
-        let written = configuration.with_defaults().write()?;
+        let written = configuration.with_defaults()?.write()?;
         if let Some(path) = &self.write_config_to {
             let text = to_yaml(&written);
             std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))?;

@@ -1,11 +1,12 @@
 //! What a pod takes of a node, while it is resized in place, too.
 //!
 //! Follows `PodInfo.CalculateResource` of Kubernetes' scheduler: during a resize the largest of what is wanted, allocated and
-//! in use counts, unless the resize can never be done. For scores, a container that asks for nothing still counts a little.
+//! in use counts, unless the resize can never be done. Where the node tells both for the pod as a whole, that counts instead
+//! of its containers'. For scores, a container that asks for nothing still counts a little.
 
 use std::borrow::Cow;
 
-use api::core::v1::{Container, ContainerStatus, Pod, ResourceList};
+use api::core::v1::{Container, ContainerStatus, Pod, ResourceList, ResourceRequirements};
 use api::quantity::{Format, Quantity};
 
 use super::{Resources, add, is_pod_level, of_containers, raise, replace};
@@ -36,8 +37,7 @@ impl Demand {
     /// What the pod takes.
     pub fn of(pod: &Pod) -> Self {
         let requests = requests(pod, &ResourceList::new(), true);
-        let sets_pod_level =
-            pod.spec.resources.as_ref().is_some_and(|it| it.requests.keys().any(|it| is_pod_level(it)));
+        let sets_pod_level = pod.spec.resources.as_ref().is_some_and(asks_as_a_whole);
         let defaults = ResourceList::from([
             ("cpu".into(), Quantity::new_milli(DEFAULT_MILLI_CPU, Format::DecimalSi)),
             ("memory".into(), Quantity::new(DEFAULT_MEMORY, Format::BinarySi)),
@@ -86,8 +86,11 @@ fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList 
                 None => allocated(container),
             }
         };
-        let mut largest = of_containers(spec, allocated);
-        raise(&mut largest, &of_containers(spec, in_use));
+        let of_pod = (pod.status.allocated_resources.as_ref(), in_use_by_pod(pod));
+        let mut largest = match of_pod {
+            (Some(allocated), Some(in_use)) => larger(allocated, in_use),
+            _ => larger(&of_containers(spec, allocated), &of_containers(spec, in_use)),
+        };
         if !is_infeasible {
             raise(&mut largest, &of_containers(spec, wanted));
         }
@@ -95,11 +98,36 @@ fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList 
     } else {
         of_containers(spec, wanted)
     };
-    if pod_level && let Some(resources) = &spec.resources {
-        replace(&mut sum, &resources.requests);
+    if pod_level && let Some(resources) = spec.resources.as_ref().filter(|it| asks_as_a_whole(it)) {
+        let mut asked = if is_infeasible && pod.status.resources.is_some() {
+            ResourceList::new()
+        } else {
+            resources.requests.clone()
+        };
+        if let Some(told) = &pod.status.resources {
+            raise(&mut asked, &told.requests);
+            raise(&mut asked, &pod.status.allocated_resources.clone().unwrap_or_default());
+        }
+        replace(&mut sum, &asked);
     }
     add(&mut sum, &spec.overhead);
     sum
+}
+
+/// Whether a pod requests something as a whole.
+fn asks_as_a_whole(resources: &ResourceRequirements) -> bool {
+    resources.requests.keys().any(|name| is_pod_level(name))
+}
+
+/// What the node says that the pod as a whole has.
+fn in_use_by_pod(pod: &Pod) -> Option<&ResourceList> {
+    pod.status.resources.as_ref().map(|it| &it.requests).filter(|requests| !requests.is_empty())
+}
+
+fn larger(left: &ResourceList, right: &ResourceList) -> ResourceList {
+    let mut larger = left.clone();
+    raise(&mut larger, right);
+    larger
 }
 
 fn status_of<'p>(pod: &'p Pod, container: &Container) -> Option<&'p ContainerStatus> {
@@ -107,17 +135,59 @@ fn status_of<'p>(pod: &'p Pod, container: &Container) -> Option<&'p ContainerSta
     statuses.into_iter().find(|status| status.name == container.name)
 }
 
-/// The node tells what containers were given or use.
+/// The node tells what the pod or its containers were given or use.
 fn has_resources_in_status(pod: &Pod) -> bool {
-    pod.status
-        .container_statuses
-        .iter()
-        .chain(&pod.status.init_container_statuses)
-        .any(|status| status.allocated_resources.is_some() || status.resources.is_some())
+    let of_pod = pod.status.allocated_resources.is_some() || pod.status.resources.is_some();
+    of_pod
+        || pod
+            .status
+            .container_statuses
+            .iter()
+            .chain(&pod.status.init_container_statuses)
+            .any(|status| status.allocated_resources.is_some() || status.resources.is_some())
 }
 
 /// The node said that the resize can never be done.
 fn is_resize_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|it| it.condition_type == "PodResizePending");
     pending.is_some_and(|condition| condition.reason == "Infeasible")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pod: &str, milli_cpu: i64) {
+        let pod: Pod = api::json::from_value(&api::json::parse(pod.as_bytes()).unwrap()).unwrap();
+        assert!(Demand::may_differ(&pod));
+        assert_eq!(Demand::of(&pod).requests.milli_cpu, milli_cpu);
+    }
+
+    #[test]
+    fn the_largest_of_what_a_pod_wants_was_given_and_uses_counts() {
+        let containers = r#""containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]"#;
+        let pod = |resources: &str, status: &str| {
+            format!(r#"{{"spec": {{{containers}{resources}}}, "status": {{{status}}}}}"#)
+        };
+        let whole = r#", "resources": {"requests": {"cpu": "2"}}"#;
+        let given = |given: &str, used: &str| {
+            let used = format!(r#""resources": {{"requests": {{"cpu": "{used}"}}}}"#);
+            format!(r#""allocatedResources": {{"cpu": "{given}"}}, {used}"#)
+        };
+        let of_container = |given: &str| {
+            format!(r#""containerStatuses": [{{"name": "c", "allocatedResources": {{"cpu": "{given}"}}}}]"#)
+        };
+        let infeasible = r#", "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]"#;
+        check(&pod("", &of_container("3")), 3000);
+        // What the node says of the pod as a whole stands for its containers.
+        check(&pod("", &format!("{}, {}", of_container("9"), given("3", "2"))), 3000);
+        check(&pod("", &given("500m", "250m")), 1000);
+        check(&pod("", &format!("{}{infeasible}", given("500m", "250m"))), 500);
+        // And for what the pod asks for as a whole.
+        check(&pod(whole, &given("3", "1")), 3000);
+        check(&pod(whole, &given("1", "4")), 4000);
+        check(&pod(whole, &given("1", "1")), 2000);
+        check(&pod(whole, &format!("{}{infeasible}", given("1", "1500m"))), 1500);
+    }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use api::json::Text;
+use api::meta::v1::ObjectMeta;
 use api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
 use client::election::Leadership;
 use client::{Client, Document};
@@ -14,8 +15,6 @@ use tracing::debug;
 use super::BindError;
 use crate::devices;
 
-/// A pod waits this long for its devices.
-const TIMEOUT: Duration = Duration::from_secs(600);
 /// So often the claim is looked at.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -28,25 +27,24 @@ enum Readiness {
     Failed(String),
 }
 
-/// Waits until the devices of a claim are ready. Where they never will be, or take too long, they are given back.
+/// Waits until the devices of a claim are ready. Where they never will be, or are not in time, they are given back.
 pub(super) async fn wait(
     client: &Client,
     leadership: &Leadership,
-    namespace: &str,
-    name: &str,
-    uid: &Text,
+    about: &ObjectMeta,
+    timeout: Duration,
 ) -> Result<(), BindError> {
-    let claims = client.objects::<Document<ResourceClaim>>();
+    let (name, claims) = (&about.name, client.objects::<Document<ResourceClaim>>());
     let started = Instant::now();
     loop {
-        let claim = claims.get(namespace, name).await?;
-        if claim.metadata.uid != *uid || claim.status.allocation.is_none() {
-            return Err(BindError::ClaimChanged(name.to_owned()));
+        let claim = claims.get(&about.namespace, name).await?;
+        if claim.metadata.uid != about.uid || claim.status.allocation.is_none() {
+            return Err(BindError::ClaimChanged(name.to_string()));
         }
         let problem = match readiness(&claim) {
             Readiness::Ready => return Ok(()),
-            Readiness::Waiting if started.elapsed() < TIMEOUT => None,
-            Readiness::Waiting => Some(format!("devices are not ready after {TIMEOUT:?}")),
+            Readiness::Waiting if started.elapsed() < timeout => None,
+            Readiness::Waiting => Some(format!("devices are not ready after {timeout:?}")),
             Readiness::Failed(why) => Some(why),
         };
         if !leadership.holds() {
@@ -55,7 +53,7 @@ pub(super) async fn wait(
         if let Some(why) = problem {
             debug!(resourceClaim = %claim.metadata.key(), err = %why, "Giving back devices that do not become ready");
             devices::give_back(client, &claim).await?;
-            return Err(BindError::DevicesNotReady { claim: name.to_owned(), why });
+            return Err(BindError::DevicesNotReady { claim: name.to_string(), why });
         }
         tokio::time::sleep(PAUSE).await;
     }

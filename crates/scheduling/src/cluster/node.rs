@@ -1,5 +1,6 @@
 //! A node with its pods, and what they take of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::core::v1::Node;
@@ -36,7 +37,7 @@ pub struct NodeObject {
     /// What its agent can do.
     pub declared_features: Vec<Text>,
     annotations: StringMap,
-    conditions: Vec<(Text, Text)>,
+    conditions: BTreeMap<Text, Text>,
 }
 
 /// A node with its pods.

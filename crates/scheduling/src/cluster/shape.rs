@@ -127,6 +127,10 @@ fn has_say(volume: &Volume) -> bool {
         || volume.iscsi.is_some()
         || volume.rbd.is_some()
         || volume.azure_disk.is_some()
+        || volume.azure_file.is_some()
+        || volume.cinder.is_some()
+        || volume.portworx_volume.is_some()
+        || volume.vsphere_volume.is_some()
         || volume.csi.is_some()
         || volume.image.is_some()
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use api::json::{Text, Value};
+use api::json::{Object, Text, Value};
 use matching::Matcher;
 
-use super::{ConfigError, PluginRef, PluginSet, Plugins, ProfileConfig};
+use super::{API_VERSION, ConfigError, PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig};
 use crate::framework::Point;
 use crate::plugins::{self, DEFAULT_SCHEDULER, Registration};
 use crate::profile::{Enabled, Profile};
@@ -32,6 +32,10 @@ pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profi
     let nothing = Plugins::default();
     let changes = config.plugins.as_ref().unwrap_or(&nothing);
     let multi_point = merged(&changes.multi_point);
+    let sets = points(changes).into_iter().map(|(_, set)| set).chain([&changes.multi_point]);
+    for plugin in sets.flat_map(|set| &set.disabled).filter(|plugin| plugin.name != "*") {
+        registered(&plugin.name)?;
+    }
     let mut places: BTreeMap<Text, Vec<(Point, usize)>> = BTreeMap::new();
     for (point, set) in points(changes) {
         for (place, name) in order(point, set, &multi_point)?.into_iter().enumerate() {
@@ -64,6 +68,29 @@ pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profi
         }
     }
     Ok(profile)
+}
+
+/// The arguments of all plugins that take some, defaults written out.
+pub(super) fn arguments(given: &[PluginConfig]) -> Result<Vec<PluginConfig>, ConfigError> {
+    let mut all = Vec::new();
+    for plugin in plugins::ALL {
+        let Some(write) = plugin.write_args else { continue };
+        let own = given.iter().find(|it| it.name == plugin.name).map_or(&Value::Null, |it| &it.args);
+        let written = write(own).map_err(|source| ConfigError::Args { plugin: plugin.name.to_owned(), source })?;
+        let kind = format!("{}Args", plugin.name);
+        let mut args = Object::new();
+        args.insert("apiVersion", API_VERSION);
+        args.insert("kind", kind.as_str());
+        if let Value::Object(fields) = written {
+            for (key, value) in fields {
+                args.insert(key, value);
+            }
+        }
+        let args = Value::Object(args);
+        all.push(PluginConfig { name: plugin.name.into(), args });
+    }
+    all.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(all)
 }
 
 fn registered(name: &str) -> Result<&'static Registration, ConfigError> {

@@ -77,6 +77,8 @@ fn what_is_not_known_is_named() {
         "\"NodeLabel\" does not exist",
     );
     refused(profiles(r#"{"pluginConfig": [{"name": "NodeLabel"}]}"#), "\"NodeLabel\" does not exist");
+    let disabled = r#"{"plugins": {"score": {"disabled": [{"name": "NodeLabel"}]}}}"#;
+    refused(profiles(disabled), "\"NodeLabel\" does not exist");
     let args = r#"{"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardWeight": 1}}]}"#;
     refused(profiles(args), "\"InterPodAffinity\": unknown field `hardWeight`");
     refused(profiles(r#"{"plugins": {"score": {"enabled": [{"name": "NodeName"}]}}}"#), "does not extend Score");
@@ -89,8 +91,91 @@ fn values_out_of_range_are_refused() {
     refused(read(r#", "percentageOfNodesToScore": 101"#), "not in valid range [0-100]");
     refused(read(r#", "podInitialBackoffSeconds": 20"#), "podMaxBackoffSeconds");
     refused(read(r#", "profiles": [{}, {"schedulerName": "default-scheduler"}]"#), "the same name");
-    let weight = r#"{"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]}"#;
-    refused(profiles(weight), "not in valid range [0, 100]");
+    refused(read(r#", "leaderElection": {"resourceLock": "endpoints"}"#), "resourceLock value must be \"leases\"");
+    refused(read(r#", "clientConnection": {"burst": -1}"#), "clientConnection.burst: Invalid value: -1");
+    let groups = r#"{"plugins": {"podGroupPostFilter": {"enabled": [{"name": "DefaultPreemption"}]}}}"#;
+    refused(profiles(groups), "pod groups are not supported");
+    assert!(profiles(r#"{"plugins": {"placementScore": {}}}"#).is_ok());
+}
+
+#[test]
+fn arguments_out_of_range_are_refused() {
+    let check = |plugin: &str, args: &str, text: &str| {
+        let given = format!(r#"{{"pluginConfig": [{{"name": "{plugin}", "args": {args}}}]}}"#);
+        refused(profiles(&given), text);
+    };
+    check("InterPodAffinity", r#"{"hardPodAffinityWeight": 101}"#, "Invalid value: 101: not in valid range [0, 100]");
+    check(
+        "DefaultPreemption",
+        r#"{"minCandidateNodesPercentage": -1}"#,
+        "minCandidateNodesPercentage: Invalid value: -1",
+    );
+    check(
+        "DefaultPreemption",
+        r#"{"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0}"#,
+        "[minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute, \
+         minCandidateNodesAbsolute: Invalid value: 0: cannot be zero",
+    );
+    let fit = |args: &str, text: &str| check("NodeResourcesFit", args, text);
+    fit(r#"{"ignoredResources": ["a b"]}"#, "ignoredResources[0]: Invalid value: \"a b\"");
+    fit(r#"{"ignoredResourceGroups": ["a/b"]}"#, "resource group name can't contain '/'");
+    let strategies = "supported values: \"LeastAllocated\", \"MostAllocated\", \"RequestedToCapacityRatio\"";
+    fit(
+        r#"{"scoringStrategy": {"type": "Best"}}"#,
+        &format!("scoringStrategy.type: Unsupported value: \"Best\": {strategies}"),
+    );
+    // Kubernetes gives a type only where there is no strategy at all.
+    fit(r#"{"scoringStrategy": {"resources": [{"name": "cpu"}]}}"#, "scoringStrategy.type: Unsupported value: \"\"");
+    let least = |more: &str| format!(r#"{{"scoringStrategy": {{"type": "LeastAllocated"{more}}}}}"#);
+    let weight = least(r#", "resources": [{"name": "cpu", "weight": 1}, {"name": "gpu", "weight": 101}]"#);
+    fit(
+        &weight,
+        "scoringStrategy.resources[1].weight: Invalid value: 101: resource weight of gpu not in valid range (0, 100]",
+    );
+    let shape = least(r#", "requestedToCapacityRatio": {"shape": []}"#);
+    fit(&shape, "requestedToCapacityRatio: Forbidden: must be nil when type is not RequestedToCapacityRatio");
+    let ratio = |more: &str| format!(r#"{{"scoringStrategy": {{"type": "RequestedToCapacityRatio"{more}}}}}"#);
+    fit(&ratio(""), "Required value: must be specified when type is RequestedToCapacityRatio");
+    let shape = |points: &str| ratio(&format!(r#", "requestedToCapacityRatio": {{"shape": [{points}]}}"#));
+    fit(&shape(""), "shape: Required value: at least one point must be specified");
+    let points = r#"{"utilization": 50, "score": 11}, {"utilization": 50, "score": 1}"#;
+    fit(&shape(points), "shape[1].utilization: Invalid value: 50: values must be sorted in increasing order");
+    fit(&shape(points), "shape[0].score: Invalid value: 11: not in valid range [0, 10]");
+    let balanced = |args: &str, text: &str| check("NodeResourcesBalancedAllocation", args, text);
+    balanced(r#"{"resources": [{"name": "cpu", "weight": 2}]}"#, "resources[0].weight: Invalid value: 2: must be 1");
+    balanced(r#"{"resources": [{"name": "a"}, {"name": "a"}]}"#, "resources[1].name: Duplicate value: \"a\"");
+    let spread = |args: &str, text: &str| check("PodTopologySpread", args, text);
+    spread(
+        r#"{"defaultingType": "Mine"}"#,
+        "defaultingType: Unsupported value: \"Mine\": supported values: \"System\", \"List\"",
+    );
+    let soft = r#"{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}"#;
+    spread(
+        &format!(r#"{{"defaultConstraints": [{soft}]}}"#),
+        "Invalid value: \"System\": when .defaultConstraints are not empty",
+    );
+    let list = |constraints: &str| format!(r#"{{"defaultingType": "List", "defaultConstraints": [{constraints}]}}"#);
+    spread(&list(&format!("{soft}, {soft}")), "defaultConstraints[1]: Duplicate value: \"{z, ScheduleAnyway}\"");
+    let odd = r#"{"maxSkew": 0, "topologyKey": "a b", "whenUnsatisfiable": "Maybe", "labelSelector": {}}"#;
+    spread(&list(odd), "maxSkew: Invalid value: 0: not in valid range (0, inf)");
+    spread(&list(odd), "topologyKey: Invalid value: \"a b\"");
+    spread(&list(odd), "supported values: \"DoNotSchedule\", \"ScheduleAnyway\"");
+    spread(&list(odd), "labelSelector: Forbidden: constraint must not define a selector");
+    check("VolumeBinding", r#"{"bindTimeoutSeconds": -1}"#, "should not be a negative value");
+    check("VolumeBinding", r#"{"shape": [{"utilization": 101}]}"#, "shape[0].utilization: Invalid value: 101");
+    check(
+        "DynamicResources",
+        r#"{"bindingTimeout": "10ms"}"#,
+        "bindingTimeout: Invalid value: \"10ms\": must be at least 1 second",
+    );
+    check(
+        "DynamicResources",
+        r#"{"filterTimeout": "-1s"}"#,
+        "filterTimeout: Invalid value: \"-1s\": must be zero or positive",
+    );
+    let affinity = r#"{"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+        [{"matchExpressions": [{"key": "a", "operator": "Near"}]}]}}}"#;
+    check("NodeAffinity", affinity, "operator: Unsupported value: \"Near\"");
 }
 
 #[test]
@@ -103,6 +188,33 @@ fn what_is_written_can_be_read() {
 }
 
 #[test]
+fn arguments_are_written_out_with_their_defaults() {
+    let given = r#", "profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy":
+        {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}}]}]"#;
+    let written = read(given).unwrap().with_defaults().unwrap();
+    let args = |plugin: &str| {
+        let found = written.profiles[0].plugin_config.iter().find(|it| it.name == plugin).unwrap();
+        let mut args = found.args.clone();
+        let Value::Object(fields) = &mut args else { panic!("{args:?}") };
+        assert_eq!(fields.remove("kind"), Some(format!("{plugin}Args").as_str().into()));
+        assert_eq!(fields.remove("apiVersion"), Some(API_VERSION.into()));
+        args
+    };
+    let cpu = api::json!({"name": "cpu", "weight": 1});
+    let only = cpu.clone();
+    let strategy = api::json!({"type": "MostAllocated", "resources": [only]});
+    assert_eq!(args("NodeResourcesFit"), api::json!({"scoringStrategy": strategy}));
+    let memory = api::json!({"name": "memory", "weight": 1});
+    assert_eq!(args("NodeResourcesBalancedAllocation"), api::json!({"resources": [cpu, memory]}));
+    assert_eq!(args("PodTopologySpread"), api::json!({"defaultingType": "System"}));
+    assert_eq!(args("DefaultPreemption").get("minCandidateNodesAbsolute"), Some(&100.into()));
+    assert_eq!(args("InterPodAffinity").get("hardPodAffinityWeight"), Some(&1.into()));
+    assert_eq!(args("VolumeBinding").get("bindTimeoutSeconds"), Some(&600.into()));
+    assert_eq!(args("DynamicResources").get("bindingTimeout"), Some(&"10m0s".into()));
+    assert_eq!(args("NodeAffinity"), api::json!({}));
+}
+
+#[test]
 fn what_is_written_out_means_the_same() {
     let given = [
         "",
@@ -112,8 +224,10 @@ fn what_is_written_out_means_the_same() {
     ];
     for given in given {
         let read_once = read(given).unwrap();
-        let written = read_once.with_defaults().write().unwrap();
+        let written = read_once.with_defaults().unwrap().write().unwrap();
+        assert!(!api::json::to_string(&written).contains("null"));
         let read_again = Configuration::read(&written).unwrap();
+        assert_eq!(read_again.with_defaults().unwrap(), read_again);
         let (before, after) =
             (read_once.make_profiles(&matcher()).unwrap(), read_again.make_profiles(&matcher()).unwrap());
         assert_eq!(before.len(), after.len());

@@ -42,10 +42,11 @@ pub(crate) enum NoNode {
 impl Search<'_> {
     /// The node for the pod.
     pub(crate) fn choose(&self, pod: &PodInfo, memory: &mut Memory, random: &mut Random, timer: &mut Timer) -> Choice {
+        memory.begin(pod);
         let found = match Filters::timed(self.profile, pod, self.cluster, timer) {
             Ok(filters) => match self.choose_ranked(pod, &filters, memory, random, timer) {
                 Some(choice) => return choice,
-                None => self.look(pod, &filters, Some(memory.of(pod)), timer),
+                None => self.look(pod, &filters, memory.of(pod), timer),
             },
             Err(refused) => self.refused(refused),
         };

@@ -8,7 +8,7 @@ use super::choice::{Choice, Chosen};
 use super::evaluations::{of_rejections, of_scores};
 use super::ranking::{Known, Passed, Ranking, Tally};
 use super::scores::{ScoreOf, is_remembered};
-use super::search::{Search, Statuses, nodes_to_find};
+use super::search::{Search, Statuses};
 use super::{Asked, Filters};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::framework::{Code, Dependencies, MAX_NODE_SCORE, Point, PreScore, Score};
@@ -80,7 +80,7 @@ impl Search<'_> {
         if first < filters.asked.len() {
             return None;
         }
-        let remembered = memory.of(pod);
+        let remembered = memory.of(pod)?;
         if let Some(less) = remembered.unranked.checked_sub(1) {
             remembered.unranked = less;
             return None;
@@ -111,7 +111,7 @@ impl Search<'_> {
         let cache = &self.cluster.cache;
         let order = cache.order();
         let start = self.start.checked_rem(order.len())?;
-        let enough = nodes_to_find(order.len(), self.profile.percentage_of_nodes_to_score);
+        let enough = self.enough(order.len());
         let begun = timer.begin();
         ranked.begin(filters, depends_on, scorers, self.cluster);
         remembered.begin_verdicts(filters.asked.iter().map(|asked| asked.name), depends_on, self.cluster);

@@ -80,7 +80,7 @@ pub fn score_timed(
     timer: &mut Timer,
 ) -> Result<Scores, Status> {
     let begun = timer.begin();
-    let scores = score_with(profile, pod, cluster, nodes, Some(memory.of(pod)), timer);
+    let scores = score_with(profile, pod, cluster, nodes, memory.of(pod), timer);
     timer.end(begun, Point::Score, "", status_of(&scores));
     scores
 }

@@ -76,7 +76,8 @@ impl Search<'_> {
     /// # Errors
     /// Something went wrong; the attempt ends.
     pub fn run_timed(&self, pod: &PodInfo, memory: &mut Memory, timer: &mut Timer) -> Result<Found, Status> {
-        self.run_with(pod, Some(memory.of(pod)), timer)
+        memory.begin(pod);
+        self.run_with(pod, memory.of(pod), timer)
     }
 
     fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>, timer: &mut Timer) -> Result<Found, Status> {
@@ -157,18 +158,24 @@ impl Search<'_> {
                 let text = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
                 found.diagnosis.others = Some(Arc::new(Status::unresolvable(text)));
                 found.diagnosis.plugins.extend(&filters.narrowed_by);
-                let nodes = names.iter().filter_map(|name| cache.node_named(name));
-                self.look_at(pod, filters, nodes, names.len(), memory, found)
+                let nodes: Vec<&NodeInfo> = names.iter().filter_map(|name| cache.node_named(name)).collect();
+                let enough = self.enough(nodes.len());
+                self.look_at(pod, filters, nodes.into_iter(), enough, memory, found)
             }
             None => {
                 let order = cache.order();
                 let start = self.start.checked_rem(order.len()).unwrap_or(0);
                 let (before, after) = order.split_at_checked(start).unwrap_or((&[], order));
                 let nodes = after.iter().chain(before).filter_map(|id| cache.node(*id));
-                let enough = nodes_to_find(order.len(), self.profile.percentage_of_nodes_to_score);
-                self.look_at(pod, filters, nodes, enough, memory, found)
+                self.look_at(pod, filters, nodes, self.enough(order.len()), memory, found)
             }
         }
+    }
+
+    /// How many of so many nodes are enough: one, where no plugin prefers any.
+    pub(super) fn enough(&self, all: usize) -> usize {
+        let has_scores = self.profile.at(Point::Score).next().is_some();
+        if has_scores { nodes_to_find(all, self.profile.percentage_of_nodes_to_score) } else { all.min(1) }
     }
 
     fn look_at<'n>(
@@ -224,7 +231,8 @@ fn pre_filter_failed(status: Status) -> Status {
     Status { reasons: vec![text.into()], ..status }
 }
 
-fn filter_failed(status: Status) -> Status {
+/// What is said where a filter fails.
+pub(crate) fn filter_failed(status: Status) -> Status {
     let text = format!("running \"{}\" filter plugin: {}", status.plugin, status.message());
     Status { reasons: vec![text.into()], ..status }
 }

@@ -1,6 +1,8 @@
 //! Arguments of plugins: read strictly, missing ones by default.
 
-use api::json::{Value, from_value};
+use api::field::Errors;
+use api::json::{Value, from_value, to_value};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Why arguments are refused.
@@ -10,16 +12,9 @@ pub enum ArgsError {
     /// They do not have the form that the plugin reads.
     #[error("{0}")]
     Form(String),
-    /// They have the form, but make no sense.
-    #[error("{field}: Invalid value: {value}: {why}")]
-    Invalid {
-        /// Where.
-        field: String,
-        /// What.
-        value: String,
-        /// Why.
-        why: String,
-    },
+    /// They have the form, but make no sense: every field that is wrong, in Kubernetes' words.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 /// Reads arguments. A field that is not known is refused.
@@ -37,6 +32,11 @@ pub(super) fn read<T: DeserializeOwned + Default>(args: &Value) -> Result<T, Arg
     from_value(&Value::Object(fields)).map_err(|error| ArgsError::Form(error.to_string()))
 }
 
+/// Arguments as a document, defaults written out.
+pub(super) fn write<T: Serialize>(args: &T) -> Result<Value, ArgsError> {
+    to_value(args).map_err(|error| ArgsError::Form(error.to_string()))
+}
+
 /// The plugin takes no arguments.
 pub(super) fn none(args: &Value) -> Result<(), ArgsError> {
     #[derive(Default, serde::Deserialize)]
@@ -45,6 +45,7 @@ pub(super) fn none(args: &Value) -> Result<(), ArgsError> {
     read::<None>(args).map(|_| ())
 }
 
-pub(super) fn invalid(field: &str, value: impl ToString, why: impl Into<String>) -> ArgsError {
-    ArgsError::Invalid { field: field.to_owned(), value: value.to_string(), why: why.into() }
+/// Refuses arguments in which something is wrong.
+pub(super) fn check(errors: &Errors) -> Result<(), ArgsError> {
+    if errors.is_empty() { Ok(()) } else { Err(ArgsError::Invalid(errors.message())) }
 }

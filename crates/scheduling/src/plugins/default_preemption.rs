@@ -1,9 +1,10 @@
 //! DefaultPreemption: room is made for a pod by deleting less important ones.
 
+use api::field::{Errors, Path};
 use api::json::Value;
 use matching::Matcher;
 
-use super::args::{self, ArgsError, invalid};
+use super::args::{self, ArgsError};
 use crate::cluster::{Cluster, PodInfo};
 use crate::framework::{Action, Change, Event, Hint, Plugin, Point, Resource};
 use crate::preemption::{Answer, Limits, PostFilter, preempt};
@@ -18,26 +19,45 @@ struct DefaultPreemption {
     limits: Limits,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    min_candidate_nodes_percentage: Option<usize>,
-    min_candidate_nodes_absolute: Option<usize>,
+    min_candidate_nodes_percentage: i32,
+    min_candidate_nodes_absolute: i32,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Args { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&args::read::<Args>(given)?)
 }
 
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
+    let (percentage, absolute) = (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute);
+    let mut errors = Errors::new();
+    let (at_percentage, at_absolute) =
+        (|| Path::new("minCandidateNodesPercentage"), || Path::new("minCandidateNodesAbsolute"));
+    if !(0..=100).contains(&percentage) {
+        errors.invalid(at_percentage(), percentage, "not in valid range [0, 100]");
+    }
+    if absolute < 0 {
+        errors.invalid(at_absolute(), absolute, "not in valid range [0, inf)");
+    }
+    if percentage == 0 && absolute == 0 {
+        errors.invalid(at_percentage(), 0, "cannot be zero at the same time as minCandidateNodesAbsolute");
+        errors.invalid(at_absolute(), 0, "cannot be zero at the same time as minCandidateNodesPercentage");
+    }
+    args::check(&errors)?;
     let limits = Limits {
-        percentage: args.min_candidate_nodes_percentage.unwrap_or(10),
-        absolute: args.min_candidate_nodes_absolute.unwrap_or(100),
+        percentage: usize::try_from(percentage).unwrap_or(0),
+        absolute: usize::try_from(absolute).unwrap_or(0),
     };
-    if limits.percentage > 100 {
-        return Err(invalid("minCandidateNodesPercentage", limits.percentage, "not in valid range [0, 100]"));
-    }
-    if limits.percentage == 0 && limits.absolute == 0 {
-        let why = "cannot be zero at the same time as minCandidateNodesAbsolute";
-        return Err(invalid("minCandidateNodesPercentage", 0, why));
-    }
     Ok(Box::new(DefaultPreemption { limits }))
 }
 

@@ -13,6 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use api::resource::v1::{DeviceClass, ResourceClaim};
 use dra::attempt::Attempt;
@@ -48,38 +49,52 @@ pub(super) const POINTS: &[Point] = &[
 /// How many alternatives a request can have.
 const ALTERNATIVES_MAX: i64 = 8;
 
-/// Looking for devices takes at most this long in one attempt, unless the arguments say otherwise.
-const FILTER_TIMEOUT: Duration = Duration::from_secs(10);
-
 #[derive(Debug)]
 struct DynamicResources {
     /// Nothing for no limit.
     filter_timeout: Option<Duration>,
+    /// How long a pod waits until its devices are ready.
+    binding_timeout: Duration,
 }
 
-/// Limits on time. How long a binding waits is the caller's, which binds: here it is only known.
-#[derive(Default, serde::Deserialize)]
+/// Limits on time.
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    filter_timeout: Option<Text>,
-    #[serde(rename = "bindingTimeout")]
-    _binding_timeout: Option<Text>,
+    /// Looking for devices takes at most this long in one attempt.
+    filter_timeout: Text,
+    /// A pod waits at most this long for devices that must be made ready.
+    binding_timeout: Text,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Args { filter_timeout: "10s".into(), binding_timeout: "10m0s".into() }
+    }
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&args::read::<Args>(given)?)
 }
 
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
-    let timeout = match &args.filter_timeout {
-        None => FILTER_TIMEOUT,
-        Some(text) => {
-            let parsed = api::duration::Duration::parse(text).ok().and_then(|it| u64::try_from(it.nanos).ok());
-            Duration::from_nanos(parsed.ok_or_else(|| ArgsError::Invalid {
-                field: "filterTimeout".to_owned(),
-                value: text.to_string(),
-                why: "must be a duration that is not negative".to_owned(),
-            })?)
+    let mut errors = Errors::new();
+    let mut read = |field: &str, text: &Text, least: Duration, why: &str| {
+        let nanos = api::duration::Duration::parse(text).ok().and_then(|it| u64::try_from(it.nanos).ok());
+        let time = nanos.map(Duration::from_nanos).filter(|time| *time >= least);
+        if time.is_none() {
+            errors.invalid(Path::new(field), text.as_str(), why);
         }
+        time.unwrap_or(least)
     };
-    Ok(Box::new(DynamicResources { filter_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()) }))
+    let timeout = read("filterTimeout", &args.filter_timeout, Duration::ZERO, "must be zero or positive");
+    let second = Duration::from_secs(1);
+    let binding_timeout = read("bindingTimeout", &args.binding_timeout, second, "must be at least 1 second");
+    args::check(&errors)?;
+    let filter_timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
+    Ok(Box::new(DynamicResources { filter_timeout, binding_timeout }))
 }
 
 impl Plugin for DynamicResources {
@@ -174,7 +189,11 @@ impl Plugin for DynamicResources {
             if allocation.is_none() && claim.status.reserved_for.iter().any(|user| user.uid == pod.uid) {
                 continue;
             }
-            writes.push(Write::UseResourceClaim { claim: claim.clone(), allocation: allocation.map(Arc::new) });
+            writes.push(Write::UseResourceClaim {
+                claim: claim.clone(),
+                allocation: allocation.map(Arc::new),
+                timeout: self.binding_timeout,
+            });
         }
         Ok(writes)
     }

@@ -7,13 +7,14 @@ mod hints;
 mod scoring;
 mod topology;
 
+use api::field::{Errors, Path};
 use api::json::Value;
 use api::meta::v1::StringMap;
 use matching::Matcher;
 use matching::pod_affinity::AffinityTerm;
 
 use self::topology::Topology;
-use super::args::{self, ArgsError, invalid};
+use super::args::{self, ArgsError};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo, Shape};
 use crate::framework::{
     Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Status,
@@ -31,19 +32,32 @@ struct InterPodAffinity {
     ignores_existing_preferences: bool,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    hard_pod_affinity_weight: Option<i32>,
+    hard_pod_affinity_weight: i32,
     ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Args { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&args::read::<Args>(given)?)
 }
 
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
-    let hard_weight = args.hard_pod_affinity_weight.unwrap_or(1);
+    let hard_weight = args.hard_pod_affinity_weight;
+    let mut errors = Errors::new();
     if !(0..=100).contains(&hard_weight) {
-        return Err(invalid("hardPodAffinityWeight", hard_weight, "not in valid range [0, 100]"));
+        errors.invalid(Path::new("hardPodAffinityWeight"), hard_weight, "not in valid range [0, 100]");
     }
+    args::check(&errors)?;
     Ok(Box::new(InterPodAffinity {
         hard_weight,
         ignores_existing_preferences: args.ignore_preferred_terms_of_existing_pods,
@@ -73,7 +87,7 @@ impl Plugin for InterPodAffinity {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
-        if let Some(error) = &pod.affinity.error {
+        if let Some(error) = pod.affinity.error() {
             return PreFilter::Reject(Status::unresolvable(format!("parsing pod: {error}")));
         }
         let together = Together::new(pod, cluster);

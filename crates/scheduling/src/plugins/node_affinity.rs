@@ -25,10 +25,16 @@ struct NodeAffinity {
     added_preferred: Option<Preferred>,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
+    #[serde(skip_serializing_if = "Option::is_none")]
     added_affinity: Option<v1::NodeAffinity>,
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&args::read::<Args>(given)?)
 }
 
 pub(super) fn new(args: &Value, matcher: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {

@@ -1,10 +1,11 @@
 //! NodeResourcesBalancedAllocation: nodes are liked on which the pod makes the use of resources more even.
 
+use api::field::{Errors, Path};
 use api::json::Value;
 use matching::Matcher;
 
 use super::args::{self, ArgsError};
-use super::scoring_strategy::{ResourceSpec, Use, asked, resources, used};
+use super::scoring_strategy::{ResourceSpec, Use, asked, used, with_defaults};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::framework::{Dependencies, MAX_NODE_SCORE, Plugin, Point, PreScore, Score, Status};
 
@@ -18,19 +19,34 @@ struct BalancedAllocation {
     resources: Vec<ResourceSpec>,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Args {
     resources: Vec<ResourceSpec>,
 }
 
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    let args: Args = args::read(given)?;
+    args::write(&Args { resources: with_defaults(args.resources) })
+}
+
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
-    if let Some(spec) = args.resources.iter().find(|spec| spec.weight > 1) {
-        let why = format!("resource weight of {} should be 1", spec.name);
-        return Err(args::invalid("resources.weight", spec.weight, why));
+    let resources = with_defaults(args.resources);
+    let mut errors = Errors::new();
+    let all = Path::new("resources");
+    for (index, spec) in resources.iter().enumerate() {
+        let at = all.index(index);
+        if resources.iter().take(index).any(|before| before.name == spec.name) {
+            errors.duplicate(at.child("name"), spec.name.as_str());
+        }
+        if spec.weight != 1 {
+            errors.invalid(at.child("weight"), spec.weight, "must be 1");
+        }
     }
-    Ok(Box::new(BalancedAllocation { resources: resources(args.resources, "resources")? }))
+    args::check(&errors)?;
+    Ok(Box::new(BalancedAllocation { resources }))
 }
 
 impl Plugin for BalancedAllocation {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use matching::Matcher;
 use matching::resources::{Resources, is_extended};
@@ -27,21 +28,49 @@ struct NodeResourcesFit {
     strategy: Strategy,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    ignored_resources: BTreeSet<Text>,
-    ignored_resource_groups: BTreeSet<Text>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored_resources: Vec<Text>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored_resource_groups: Vec<Text>,
     scoring_strategy: Option<StrategyArgs>,
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    let args: Args = args::read(given)?;
+    args::write(&Args { scoring_strategy: Some(StrategyArgs::with_defaults(args.scoring_strategy)), ..args })
 }
 
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
+    let mut errors = Errors::new();
+    let all = Path::new("ignoredResources");
+    for (index, name) in args.ignored_resources.iter().enumerate() {
+        check_name(name, all.index(index), &mut errors);
+    }
+    let all = Path::new("ignoredResourceGroups");
+    for (index, group) in args.ignored_resource_groups.iter().enumerate() {
+        if group.contains('/') {
+            errors.invalid(all.index(index), group.as_str(), "resource group name can't contain '/'");
+        }
+        check_name(group, all.index(index), &mut errors);
+    }
+    let strategy = Strategy::new(args.scoring_strategy, Path::new("scoringStrategy"), &mut errors);
+    args::check(&errors)?;
     Ok(Box::new(NodeResourcesFit {
-        ignored: args.ignored_resources,
-        ignored_groups: args.ignored_resource_groups,
-        strategy: Strategy::new(args.scoring_strategy)?,
+        ignored: args.ignored_resources.into_iter().collect(),
+        ignored_groups: args.ignored_resource_groups.into_iter().collect(),
+        strategy,
     }))
+}
+
+fn check_name(name: &str, at: Path<'_>, errors: &mut Errors) {
+    for complaint in api::names::qualified_name(name) {
+        errors.invalid(at, name, complaint);
+    }
 }
 
 impl Plugin for NodeResourcesFit {

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::core::v1::{PersistentVolumeClaim, Volume, VolumePart};
+use api::core::v1::{PersistentVolumeClaim, Volume};
 use api::json::{Text, Value};
 use api::storage::v1::CSINode;
 use matching::Matcher;
 use matching::volumes::class_of_claim;
 
 use super::args::{self, ArgsError};
+use super::built_in_disks;
 use super::volume_claims::{check_owner, claim_not_found, claim_of, claims_of, class, find};
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, Resource, Status};
@@ -18,17 +19,6 @@ pub(super) const NAME: &str = "NodeVolumeLimits";
 
 /// Where it has a say.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
-
-/// Names of built-in drivers, and the CSI drivers that do their work. Kubernetes counts volumes of some only.
-const BUILT_IN: [(&str, Option<&str>); 7] = [
-    ("kubernetes.io/aws-ebs", Some("ebs.csi.aws.com")),
-    ("kubernetes.io/gce-pd", Some("pd.csi.storage.gke.io")),
-    ("kubernetes.io/azure-disk", Some("disk.csi.azure.com")),
-    ("kubernetes.io/cinder", Some("cinder.csi.openstack.org")),
-    ("kubernetes.io/portworx-volume", Some("pxd.portworx.com")),
-    ("kubernetes.io/azure-file", None),
-    ("kubernetes.io/vsphere-volume", None),
-];
 
 #[derive(Debug)]
 struct NodeVolumeLimits;
@@ -71,11 +61,12 @@ impl Plugin for NodeVolumeLimits {
                 claim.metadata.namespace == *pod.namespace() && claims_of(pod).any(|used| is_it(&used.name))
             }
             Change::VolumeAttachment { old: Some(deleted), .. } => {
-                let attaches = |plugin: &str| driver_of(plugin) == Some(deleted.spec.attacher.as_str());
-                pod.spec().volumes.iter().any(|volume| {
-                    volume.persistent_volume_claim.is_some()
-                        || built_in(volume).is_some_and(|(plugin, _)| attaches(plugin))
-                })
+                let attaches = |volume: &Volume| match built_in_disks::of_pod(volume) {
+                    Ok(disk) => disk.is_some_and(|(driver, _)| driver == deleted.spec.attacher),
+                    // When in doubt, try.
+                    Err(_) => true,
+                };
+                pod.spec().volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || attaches(volume))
             }
             _ => true,
         };
@@ -93,19 +84,7 @@ impl Plugin for NodeVolumeLimits {
 
 /// Whether a volume may have to be attached.
 fn counts(volume: &Volume) -> bool {
-    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || built_in(volume).is_some()
-}
-
-/// The built-in driver of a volume that is written into the pod, and what it calls the volume.
-fn built_in(volume: &Volume) -> Option<(&'static str, &str)> {
-    match &*volume.part {
-        VolumePart { aws_elastic_block_store: Some(source), .. } => {
-            Some(("kubernetes.io/aws-ebs", text(source, "volumeID")))
-        }
-        VolumePart { gce_persistent_disk: Some(source), .. } => Some(("kubernetes.io/gce-pd", text(source, "pdName"))),
-        VolumePart { azure_disk: Some(source), .. } => Some(("kubernetes.io/azure-disk", text(source, "diskURI"))),
-        _ => None,
-    }
+    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || built_in_disks::is_disk(volume)
 }
 
 fn text<'v>(source: &'v Value, key: &str) -> &'v str {
@@ -117,11 +96,6 @@ fn limits(node: Option<&CSINode>) -> BTreeMap<Text, i32> {
     let drivers = node.map(|node| node.spec.drivers.as_slice()).unwrap_or_default();
     let count = |driver: &api::storage::v1::CsiNodeDriver| driver.allocatable.as_ref().and_then(|it| it.count);
     drivers.iter().filter_map(|driver| Some((driver.name.clone(), count(driver)?))).collect()
-}
-
-/// The CSI driver that does the work of a built-in one.
-fn driver_of(built_in: &str) -> Option<&'static str> {
-    BUILT_IN.iter().find(|(name, _)| *name == built_in)?.1
 }
 
 #[derive(Clone, Copy)]
@@ -138,10 +112,11 @@ impl Limits<'_> {
     fn volumes(&self, pod: &PodInfo, node: Option<&CSINode>, is_new: bool, all: &mut Attached) -> Result<(), Status> {
         for volume in &pod.spec().volumes {
             let Some(used) = claim_of(volume, pod) else {
-                if let Some((plugin, id)) = built_in(volume)
-                    && let Some(driver) = driver_of(plugin).filter(|_| node.is_some())
+                // Only where CSI drivers are known to run.
+                if node.is_some()
+                    && let Some((driver, disk)) = built_in_disks::of_pod(volume).map_err(Status::error)?
                 {
-                    all.insert((driver.into(), id.into()));
+                    all.insert((driver.into(), disk));
                 }
                 continue;
             };
@@ -169,14 +144,17 @@ impl Limits<'_> {
         let volume = &claim.spec.volume_name;
         let found = self.cluster.objects.volumes.get(&(Text::default(), volume.clone()));
         if let Some(found) = found.filter(|_| !volume.is_empty()) {
-            let source = found.spec.csi.as_ref()?;
+            let Some(source) = found.spec.csi.as_ref() else {
+                let disk = built_in_disks::of_volume(found).filter(|_| node.is_some());
+                return disk.map(|(driver, disk)| (driver.into(), disk));
+            };
             let (driver, handle) = (text(source, "driver"), text(source, "volumeHandle"));
             return (!driver.is_empty() && !handle.is_empty()).then(|| (driver.into(), handle.into()));
         }
         let class = class(self.cluster, class_of_claim(claim))?;
         let provisioner = class.provisioner.as_str();
-        let driver = match BUILT_IN.iter().any(|(name, _)| *name == provisioner) {
-            true => driver_of(provisioner).filter(|_| node.is_some())?,
+        let driver = match built_in_disks::is_built_in(provisioner) {
+            true => built_in_disks::driver_of(provisioner).filter(|_| node.is_some())?,
             false => provisioner,
         };
         let handle = format!("\u{0}{}/{}", claim.metadata.namespace, claim.metadata.name);
@@ -269,6 +247,11 @@ mod tests {
         let limit = r#"{"metadata": {"name": "n"}, "spec": {"drivers": [
             {"name": "pd.csi.storage.gke.io", "nodeID": "n", "allocatable": {"count": 1}}]}}"#;
         scheduler.set_object(&Object::CsiNode(Arc::new(object(limit))), now);
+        let volume = r#"{"metadata": {"name": "y"}, "spec": {"gcePersistentDisk": {"pdName": "y"}}}"#;
+        scheduler.set_object(&Object::Volume(Arc::new(object(volume))), now);
+        let claim = r#"{"metadata": {"name": "y", "namespace": "d", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"volumeName": "y"}}"#;
+        scheduler.set_object(&Object::Claim(Arc::new(object(claim))), now);
         let mut outcomes = Vec::new();
         for (name, disk) in ["a", "b"].into_iter().zip(disks) {
             let pod = format!(
@@ -279,6 +262,7 @@ mod tests {
             outcomes.push(match scheduler.schedule_one(now).unwrap().outcome {
                 Outcome::Scheduled(placement) => Ok(placement.node.to_string()),
                 Outcome::Unschedulable(unplaced) => Err(unplaced.message),
+                Outcome::Error(message) => Err(message),
                 other => panic!("{other:?}"),
             });
         }
@@ -297,5 +281,11 @@ mod tests {
         check([&gce("x"), &gce("x")], Ok("n"));
         check([&gce("x"), r#""awsElasticBlockStore": {"volumeID": "y"}"#], Ok("n"));
         check([&gce("x"), r#""emptyDir": {}"#], Ok("n"));
+        // Also behind a claim; a disk is the same whoever names it.
+        let claim = |name: &str| format!(r#""persistentVolumeClaim": {{"claimName": "{name}"}}"#);
+        check([&gce("x"), &claim("y")], Err("exceed max volume count"));
+        check([&gce("y"), &claim("y")], Ok("n"));
+        let azure = r#""azureDisk": {"diskName": "z", "diskURI": "z", "kind": "Shared"}"#;
+        check([&gce("x"), azure], Err("converting volume(v) from inline to csi: kind(Shared) is not supported"));
     }
 }

@@ -5,6 +5,7 @@ mod hints;
 mod scoring;
 
 use api::core::v1::TopologySpreadConstraint;
+use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use api::labels::{Operator, Requirement, Selector};
 use api::meta::v1::{LabelSelector, StringMap};
@@ -12,7 +13,7 @@ use matching::Matcher;
 use matching::topology_spread::SpreadConstraint;
 
 use self::counts::Counts;
-use super::args::{self, ArgsError, invalid};
+use super::args::{self, ArgsError};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::framework::{
     Action, Change, Dependencies, Event, Filter, Hint, Plugin, Point, PreFilter, PreScore, Resource, Status,
@@ -25,6 +26,9 @@ pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::Pr
 
 const DO_NOT_SCHEDULE: &str = "DoNotSchedule";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
+/// Who chooses the default constraints.
+const SYSTEM: &str = "System";
+const LIST: &str = "List";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Debug)]
@@ -34,37 +38,42 @@ struct PodTopologySpread {
     is_system_defaulted: bool,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     default_constraints: Vec<TopologySpreadConstraint>,
     defaulting_type: Text,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Args { default_constraints: Vec::new(), defaulting_type: SYSTEM.into() }
+    }
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&args::read::<Args>(given)?)
+}
+
 pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
     let args: Args = args::read(args)?;
+    let mut errors = Errors::new();
+    let at_type = || Path::new("defaultingType");
     let is_system_defaulted = match args.defaulting_type.as_str() {
-        "" | "System" => true,
-        "List" => false,
-        other => return Err(invalid("defaultingType", other, "must be System or List")),
+        "" | SYSTEM => true,
+        LIST => false,
+        other => {
+            errors.not_supported(at_type(), other, &[SYSTEM, LIST]);
+            false
+        }
     };
     if is_system_defaulted && !args.default_constraints.is_empty() {
-        let why = "when .defaultingType is System, .defaultConstraints must be empty";
-        return Err(invalid("defaultConstraints", "[…]", why));
+        errors.invalid(at_type(), SYSTEM, "when .defaultConstraints are not empty");
     }
-    for (index, constraint) in args.default_constraints.iter().enumerate() {
-        let at = |field: &str| format!("defaultConstraints[{index}].{field}");
-        if constraint.max_skew <= 0 {
-            return Err(invalid(&at("maxSkew"), constraint.max_skew, "not in valid range (0, inf)"));
-        }
-        if constraint.topology_key.is_empty() {
-            return Err(invalid(&at("topologyKey"), "\"\"", "can not be empty"));
-        }
-        if constraint.label_selector.is_some() {
-            let why = "constraint must not define a selector, as they deduced for each pod";
-            return Err(invalid(&at("labelSelector"), "{…}", why));
-        }
-    }
+    check_defaults(&args.default_constraints, &mut errors);
+    args::check(&errors)?;
     let soft = |key: &str, max_skew: i32| TopologySpreadConstraint {
         max_skew,
         topology_key: key.into(),
@@ -74,6 +83,42 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
     let system = || vec![soft(HOSTNAME, 3), soft("topology.kubernetes.io/zone", 5)];
     let defaults = if is_system_defaulted { system() } else { args.default_constraints };
     Ok(Box::new(PodTopologySpread { defaults, is_system_defaulted }))
+}
+
+/// What is wrong with default constraints.
+fn check_defaults(constraints: &[TopologySpreadConstraint], errors: &mut Errors) {
+    let all = Path::new("defaultConstraints");
+    for (index, constraint) in constraints.iter().enumerate() {
+        let at = all.index(index);
+        if constraint.max_skew <= 0 {
+            errors.invalid(at.child("maxSkew"), constraint.max_skew, "not in valid range (0, inf)");
+        }
+        let key = &constraint.topology_key;
+        if key.is_empty() {
+            errors.required(at.child("topologyKey"), "can not be empty");
+        } else {
+            for complaint in api::names::qualified_name(key) {
+                errors.invalid(at.child("topologyKey"), key.as_str(), complaint);
+            }
+        }
+        match constraint.when_unsatisfiable.as_str() {
+            "" => errors.required(at.child("whenUnsatisfiable"), "can not be empty"),
+            DO_NOT_SCHEDULE | SCHEDULE_ANYWAY => {}
+            other => {
+                errors.not_supported(at.child("whenUnsatisfiable"), other, &[DO_NOT_SCHEDULE, SCHEDULE_ANYWAY]);
+            }
+        }
+        if constraint.label_selector.is_some() {
+            let why = "constraint must not define a selector, as they deduced for each pod";
+            errors.forbidden(at.child("labelSelector"), why);
+        }
+        let same = |other: &TopologySpreadConstraint| {
+            other.topology_key == *key && other.when_unsatisfiable == constraint.when_unsatisfiable
+        };
+        if constraints.iter().take(index).any(same) {
+            errors.duplicate(at, format!("{{{key}, {}}}", constraint.when_unsatisfiable));
+        }
+    }
 }
 
 impl PodTopologySpread {

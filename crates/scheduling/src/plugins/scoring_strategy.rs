@@ -2,15 +2,15 @@
 //!
 //! Divisions are of whole numbers, per resource and again over the weights, as in Kubernetes.
 
+use api::field::{Errors, Path};
 use api::json::Text;
 use matching::resources::is_scalar;
 
-use super::args::{ArgsError, invalid};
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::framework::MAX_NODE_SCORE;
 
 /// A resource and how much it counts.
-#[derive(Debug, Clone, serde::Deserialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResourceSpec {
     pub(super) name: Text,
@@ -19,23 +19,24 @@ pub(super) struct ResourceSpec {
 }
 
 /// `scoringStrategy`.
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct StrategyArgs {
     #[serde(rename = "type")]
     kind: Text,
     resources: Vec<ResourceSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     requested_to_capacity_ratio: Option<RatioArgs>,
 }
 
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RatioArgs {
     shape: Vec<ShapeArgs>,
 }
 
 /// A point of a function from utilization to score.
-#[derive(Debug, Clone, Copy, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShapeArgs {
     #[serde(default)]
@@ -43,6 +44,10 @@ pub(super) struct ShapeArgs {
     #[serde(default)]
     score: i64,
 }
+
+const LEAST: &str = "LeastAllocated";
+const MOST: &str = "MostAllocated";
+const RATIO: &str = "RequestedToCapacityRatio";
 
 /// How full nodes are liked.
 #[derive(Debug, Clone)]
@@ -72,41 +77,57 @@ pub(super) fn default_resources() -> Vec<ResourceSpec> {
     ["cpu", "memory"].map(|name| ResourceSpec { name: name.into(), weight: 1 }).to_vec()
 }
 
-/// Checks resources, and fills in missing weights.
-pub(super) fn resources(given: Vec<ResourceSpec>, field: &str) -> Result<Vec<ResourceSpec>, ArgsError> {
+/// The resources that count, and missing weights filled in.
+pub(super) fn with_defaults(given: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
     if given.is_empty() {
-        return Ok(default_resources());
+        return default_resources();
     }
-    given
-        .into_iter()
-        .map(|spec| match spec.weight {
-            0 => Ok(ResourceSpec { weight: 1, ..spec }),
-            1..=100 => Ok(spec),
-            weight => {
-                let why = format!("resource weight of {} not in valid range (0, 100]", spec.name);
-                Err(invalid(&format!("{field}.weight"), weight, why))
-            }
-        })
-        .collect()
+    let weighted =
+        given.into_iter().map(|spec| ResourceSpec { weight: if spec.weight == 0 { 1 } else { spec.weight }, ..spec });
+    weighted.collect()
+}
+
+impl StrategyArgs {
+    /// The emptier, the better, by CPU and memory, unless said otherwise.
+    pub(super) fn with_defaults(given: Option<Self>) -> Self {
+        let given = given.unwrap_or_else(|| StrategyArgs { kind: LEAST.into(), ..StrategyArgs::default() });
+        StrategyArgs { resources: with_defaults(given.resources), ..given }
+    }
 }
 
 impl Strategy {
-    pub(super) fn new(args: Option<StrategyArgs>) -> Result<Self, ArgsError> {
-        let args = args.unwrap_or_default();
-        let resources = resources(args.resources, "scoringStrategy.resources")?;
+    /// The strategy that the arguments name. What is wrong with them is added to `errors`.
+    pub(super) fn new(args: Option<StrategyArgs>, at: Path<'_>, errors: &mut Errors) -> Self {
+        let args = StrategyArgs::with_defaults(args);
+        let (ratio, resources) = (args.requested_to_capacity_ratio.as_ref(), args.resources);
         let kind = match args.kind.as_str() {
-            "" | "LeastAllocated" => Kind::LeastAllocated,
-            "MostAllocated" => Kind::MostAllocated,
-            "RequestedToCapacityRatio" => {
-                let points = args.requested_to_capacity_ratio.unwrap_or_default().shape;
-                Kind::RequestedToCapacityRatio(ShapeArgs::scaled(
-                    &points,
-                    "scoringStrategy.requestedToCapacityRatio.shape",
-                )?)
+            MOST => Kind::MostAllocated,
+            RATIO => Kind::RequestedToCapacityRatio(ratio.map(|it| ShapeArgs::scaled(&it.shape)).unwrap_or_default()),
+            LEAST => Kind::LeastAllocated,
+            other => {
+                errors.not_supported(at.child("type"), other, &[LEAST, MOST, RATIO]);
+                Kind::LeastAllocated
             }
-            other => return Err(invalid("scoringStrategy.type", other, "is not a scoring strategy")),
         };
-        Ok(Strategy { resources, kind })
+        let all = at.child("resources");
+        for (index, spec) in resources.iter().enumerate() {
+            if !(1..=100).contains(&spec.weight) {
+                let why = format!("resource weight of {} not in valid range (0, 100]", spec.name);
+                errors.invalid(all.index(index).child("weight"), spec.weight, why);
+            }
+        }
+        let at = at.child("requestedToCapacityRatio");
+        match (&kind, ratio) {
+            (Kind::RequestedToCapacityRatio(_), Some(ratio)) => {
+                ShapeArgs::check(&ratio.shape, at.child("shape"), errors)
+            }
+            (Kind::RequestedToCapacityRatio(_), None) => {
+                errors.required(at, "must be specified when type is RequestedToCapacityRatio");
+            }
+            (_, Some(_)) => errors.forbidden(at, "must be nil when type is not RequestedToCapacityRatio"),
+            (_, None) => {}
+        }
+        Strategy { resources, kind }
     }
 
     /// The score of a node on which the resources are used so.
@@ -198,29 +219,35 @@ pub(super) fn linear(points: &[(i64, i64)], at: i64) -> i64 {
 const MAX_CUSTOM_SCORE: i64 = 10;
 
 impl ShapeArgs {
+    /// From the best score for what is empty to none for what is full.
+    pub(super) fn emptier_is_better() -> Vec<ShapeArgs> {
+        vec![ShapeArgs { utilization: 0, score: MAX_CUSTOM_SCORE }, ShapeArgs { utilization: 100, score: 0 }]
+    }
+
     /// The points, with scores up to [`MAX_NODE_SCORE`].
-    pub(super) fn scaled(points: &[ShapeArgs], field: &str) -> Result<Vec<(i64, i64)>, ArgsError> {
+    pub(super) fn scaled(points: &[ShapeArgs]) -> Vec<(i64, i64)> {
+        let factor = MAX_NODE_SCORE.checked_div(MAX_CUSTOM_SCORE).unwrap_or(1);
+        points.iter().map(|point| (point.utilization, point.score.saturating_mul(factor))).collect()
+    }
+
+    /// What is wrong with points.
+    pub(super) fn check(points: &[ShapeArgs], at: Path<'_>, errors: &mut Errors) {
         if points.is_empty() {
-            return Err(invalid(field, "[]", "at least one point must be specified"));
+            errors.required(at, "at least one point must be specified");
         }
-        let mut last = None;
-        let mut scaled = Vec::with_capacity(points.len());
+        let mut in_pairs = points.iter().zip(points.iter().skip(1)).enumerate();
+        if let Some((index, (_, point))) = in_pairs.find(|(_, (left, right))| left.utilization >= right.utilization) {
+            let at = at.index(index.saturating_add(1));
+            errors.invalid(at.child("utilization"), point.utilization, "values must be sorted in increasing order");
+        }
         for (index, point) in points.iter().enumerate() {
-            let at = format!("{field}[{index}]");
+            let at = at.index(index);
             if !(0..=100).contains(&point.utilization) {
-                return Err(invalid(&format!("{at}.utilization"), point.utilization, "not in valid range [0-100]"));
-            }
-            if last.is_some_and(|last| last >= point.utilization) {
-                let why = "utilization values must be sorted in increasing order";
-                return Err(invalid(&format!("{at}.utilization"), point.utilization, why));
+                errors.invalid(at.child("utilization"), point.utilization, "not in valid range [0, 100]");
             }
             if !(0..=MAX_CUSTOM_SCORE).contains(&point.score) {
-                return Err(invalid(&format!("{at}.score"), point.score, "not in valid range [0-10]"));
+                errors.invalid(at.child("score"), point.score, "not in valid range [0, 10]");
             }
-            last = Some(point.utilization);
-            let factor = MAX_NODE_SCORE.checked_div(MAX_CUSTOM_SCORE).unwrap_or(1);
-            scaled.push((point.utilization, point.score.saturating_mul(factor)));
         }
-        Ok(scaled)
     }
 }

@@ -4,8 +4,10 @@ mod binder;
 mod hints;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use api::core::v1::PersistentVolumeClaim;
+use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use matching::Matcher;
 use matching::volumes::class_of_claim;
@@ -30,24 +32,45 @@ pub(super) const POINTS: &[Point] =
 struct VolumeBinding {
     /// How full storage is liked.
     shape: Vec<(i64, i64)>,
+    /// How long a pod waits for its volumes.
+    timeout: Duration,
 }
 
-#[derive(Default, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Args {
-    bind_timeout_seconds: Option<i64>,
+    bind_timeout_seconds: i64,
     shape: Vec<ShapeArgs>,
 }
 
-pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
-    let args: Args = args::read(args)?;
-    if let Some(seconds) = args.bind_timeout_seconds.filter(|seconds| *seconds < 0) {
-        let why = "invalid BindTimeoutSeconds, should not be a negative value";
-        return Err(args::invalid("bindTimeoutSeconds", seconds, why));
+impl Default for Args {
+    fn default() -> Self {
+        Args { bind_timeout_seconds: 600, shape: ShapeArgs::emptier_is_better() }
     }
-    // The emptier, the better.
-    let shape = if args.shape.is_empty() { vec![(0, 100), (100, 0)] } else { ShapeArgs::scaled(&args.shape, "shape")? };
-    Ok(Box::new(VolumeBinding { shape }))
+}
+
+fn read(given: &Value) -> Result<Args, ArgsError> {
+    let args: Args = args::read(given)?;
+    Ok(if args.shape.is_empty() { Args { shape: ShapeArgs::emptier_is_better(), ..args } } else { args })
+}
+
+/// The arguments with their defaults.
+pub(super) fn write_args(given: &Value) -> Result<Value, ArgsError> {
+    args::write(&read(given)?)
+}
+
+pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsError> {
+    let args = read(args)?;
+    let mut errors = Errors::new();
+    let seconds = u64::try_from(args.bind_timeout_seconds);
+    if seconds.is_err() {
+        let why = "invalid BindTimeoutSeconds, should not be a negative value";
+        errors.invalid(Path::new("bindTimeoutSeconds"), args.bind_timeout_seconds, why);
+    }
+    ShapeArgs::check(&args.shape, Path::new("shape"), &mut errors);
+    args::check(&errors)?;
+    let timeout = Duration::from_secs(seconds.unwrap_or(0));
+    Ok(Box::new(VolumeBinding { shape: ShapeArgs::scaled(&args.shape), timeout }))
 }
 
 impl Plugin for VolumeBinding {
@@ -108,11 +131,11 @@ impl Plugin for VolumeBinding {
         let name = |claim: &PersistentVolumeClaim| (claim.metadata.namespace.clone(), claim.metadata.name.clone());
         let bind = found.bindings.iter().map(|(claim, volume)| {
             let (namespace, claim) = name(claim);
-            Write::BindVolume { volume: volume.metadata.name.clone(), namespace, claim }
+            Write::BindVolume { volume: volume.metadata.name.clone(), namespace, claim, timeout: self.timeout }
         });
         let provision = found.provisions.iter().map(|(claim, _)| {
             let (namespace, claim) = name(claim);
-            Write::ProvisionVolume { namespace, claim, node: node.name().clone() }
+            Write::ProvisionVolume { namespace, claim, node: node.name().clone(), timeout: self.timeout }
         });
         Ok(bind.chain(provision).collect())
     }

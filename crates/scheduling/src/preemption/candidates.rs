@@ -1,12 +1,13 @@
 //! The nodes on which room could be made, and which of them costs the least.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::json::Text;
 
 use super::victims::{Victims, select, start_time};
 use crate::cluster::{Cluster, NodeId, PodInfo};
-use crate::cycle::Filters;
+use crate::cycle::{Filters, filter_failed};
 use crate::framework::{Code, Status};
 use crate::profile::Profile;
 
@@ -38,7 +39,7 @@ pub fn candidates(
 ) -> Result<(Vec<Candidate>, Statuses), Status> {
     let (mut without, mut with): (Vec<Candidate>, Vec<Candidate>) = (Vec::new(), Vec::new());
     let mut statuses = Statuses::new();
-    let mut error = None;
+    let mut errors: Vec<String> = Vec::new();
     let Ok(filters) = Filters::new(profile, pod, cluster) else { return Ok((Vec::new(), statuses)) };
     let (before, after) = potential.split_at_checked(start).unwrap_or((&[], potential));
     for node in after.iter().chain(before).filter_map(|id| cluster.cache.node(*id)) {
@@ -55,21 +56,30 @@ pub fn candidates(
                 }
             }
             Ok(_) => {
-                let text = format!("expected at least one victim pod on node \"{}\"", node.name());
-                error.get_or_insert(Status::error(text));
+                errors.push(format!("expected at least one victim pod on node \"{}\"", node.name()));
             }
             Err(status) => {
                 if status.code == Code::Error {
-                    error.get_or_insert(status.clone());
+                    errors.push(filter_failed(status.clone()).message());
                 }
                 statuses.push((node.id, Arc::new(status)));
             }
         }
     }
     without.append(&mut with);
-    match error {
-        Some(error) if without.is_empty() => Err(error),
-        _ => Ok((without, statuses)),
+    if without.is_empty() && !errors.is_empty() {
+        return Err(Status::error(all_of(errors)));
+    }
+    Ok((without, statuses))
+}
+
+/// One message as it is, several distinct ones in brackets.
+fn all_of(mut messages: Vec<String>) -> String {
+    let mut seen = BTreeSet::new();
+    messages.retain(|message| seen.insert(message.clone()));
+    match messages.as_slice() {
+        [only] => only.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 

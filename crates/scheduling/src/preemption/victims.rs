@@ -82,18 +82,18 @@ fn by_budget(pods: &[Arc<PodInfo>], cluster: &Cluster) -> (Vec<Arc<PodInfo>>, Ve
         .collect();
     let (mut protected, mut free) = (Vec::new(), Vec::new());
     for pod in pods {
-        let mut violates = false;
-        for (budget, selector, allowed) in &mut budgets {
-            let applies = budget.metadata.namespace == *pod.namespace()
-                && !pod.labels().is_empty()
-                && selector.matches(pod.labels())
-                // It is being evicted already, and was counted.
-                && !budget.status.disrupted_pods.contains_key(&pod.name);
-            if applies {
-                *allowed = allowed.saturating_sub(1);
-                violates |= *allowed < 0;
-            }
-        }
+        // The first budget that is used up settles it: those after it are not drawn on.
+        let violates = !pod.labels().is_empty()
+            && budgets.iter_mut().any(|(budget, selector, allowed)| {
+                let applies = budget.metadata.namespace == *pod.namespace()
+                    && selector.matches(pod.labels())
+                    // It is being evicted already, and was counted.
+                    && !budget.status.disrupted_pods.contains_key(&pod.name);
+                if applies {
+                    *allowed = allowed.saturating_sub(1);
+                }
+                applies && *allowed < 0
+            });
         if violates { protected.push(pod.clone()) } else { free.push(pod.clone()) }
     }
     (protected, free)

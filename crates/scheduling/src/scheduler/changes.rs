@@ -46,13 +46,9 @@ impl Scheduler {
 
     /// A pod is gone.
     pub fn remove_pod(&mut self, uid: &str, now: Duration) {
-        let nominated = self.cluster.nominated.node_of(uid).cloned();
+        let kept = self.queue.remove(uid).and_then(|queued| self.nominate(&queued.pod, ""));
         self.cluster.nominated.remove(uid);
-        if let (Some(queued), Some(node)) = (self.queue.remove(uid), nominated) {
-            // The room that was kept for it is free.
-            let kept = PodInfo { nominated_node: node, ..queued.pod.as_ref().clone() };
-            self.assigned_pod_gone(&kept, now);
-        }
+        self.room_given_up(kept, now);
         self.searching.remove(uid);
         if let Some(binding) = self.binding.remove(uid) {
             self.take_back(&binding.writes);
@@ -78,6 +74,21 @@ impl Scheduler {
         }
     }
 
+    /// Room is kept for a pod on another node than before, or on none; the pod as it was where that was elsewhere.
+    pub(super) fn nominate(&mut self, pod: &Arc<PodInfo>, node: &str) -> Option<PodInfo> {
+        let before = self.cluster.nominated.node_of(&pod.uid).cloned();
+        self.cluster.nominated.set(pod, node);
+        let nominated_node = before.filter(|before| before != node)?;
+        Some(PodInfo { nominated_node, ..pod.as_ref().clone() })
+    }
+
+    /// Room that was kept for a pod is free: to those who wait for it, as if the pod had been there.
+    pub(super) fn room_given_up(&mut self, kept: Option<PodInfo>, now: Duration) {
+        if let Some(kept) = kept {
+            self.assigned_pod_gone(&kept, now);
+        }
+    }
+
     pub(super) fn assigned_pod_gone(&mut self, old: &PodInfo, now: Duration) {
         let change = Change::Pod { old: Some(old), new: None };
         self.happened(Event::new(Resource::AssignedPod, Action::DELETE), change, now);
@@ -85,7 +96,8 @@ impl Scheduler {
 
     fn set_assigned_pod(&mut self, info: Arc<PodInfo>, now: Duration) {
         self.queue.remove(&info.uid);
-        self.cluster.nominated.remove(&info.uid);
+        let kept = self.nominate(&info, "").filter(|kept| kept.nominated_node != info.node_name);
+        self.room_given_up(kept, now);
         let was_assumed = self.cluster.cache.is_assumed(&info.uid);
         let assumed_node = self.cluster.cache.pod(&info.uid).map(|pod| pod.node_name.clone());
         let old = self.cluster.cache.set_pod(info.clone());
@@ -122,7 +134,8 @@ impl Scheduler {
                 Some(node) if info.nominated_node.is_empty() => node.clone(),
                 _ => info.nominated_node.clone(),
             };
-            self.cluster.nominated.set(&info, &node);
+            let kept = self.nominate(&info, &node);
+            self.room_given_up(kept, now);
         }
         let rank = self.rank(&info);
         let gate = self.gate(&info);
@@ -130,10 +143,10 @@ impl Scheduler {
             Some(queued) => {
                 let old = queued.pod.clone();
                 let rejected = queued.rejected_by;
-                let action = changes_of_pod(&old, &info);
-                let event = Event::new(Resource::TargetPod, action);
                 let change = Change::Pod { old: Some(&old), new: Some(&info) };
-                let helps = !action.is_empty() && self.helps(&info, rejected, event, change) != 0;
+                let changes = changes_of_pod(&old, &info);
+                let mut events = changes.singles().map(|change| Event::new(Resource::TargetPod, change));
+                let helps = events.find(|event| self.helps(&info, rejected, *event, change) != 0);
                 self.queue.update(info, rank, gate, helps, now);
             }
             None => self.queue.add(info, rank, gate, now),
@@ -162,9 +175,11 @@ impl Scheduler {
         }
     }
 
-    /// Wakes the pods that a change may help.
+    /// Wakes the pods that a change may help: one thing that changed after the other.
     fn happened(&mut self, event: Event, change: Change<'_>, now: Duration) {
-        self.wake(event, change, None, now);
+        for action in event.action.singles() {
+            self.wake(Event::new(event.resource, action), change, None, now);
+        }
     }
 
     /// The same among some pods.

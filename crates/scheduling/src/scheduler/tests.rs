@@ -8,6 +8,7 @@ use api::core::v1::{Node, Pod};
 use matching::Features;
 
 use super::*;
+use crate::cluster::{Object, ObjectKind};
 use crate::{Complaint, cycle};
 
 const START: Duration = Duration::from_secs(1000);
@@ -231,6 +232,7 @@ fn remembered_answers_are_fresh_ones() {
             now += Duration::from_millis(700);
             change_something(&mut scheduler, &mut random, 6, step, now);
             compared += compare(&mut scheduler);
+            assert_eq!(waiting_in_vain(&scheduler), Vec::<String>::new(), "{seed} {step}");
             if let Some(attempt) = scheduler.schedule_one(now)
                 && matches!(attempt.outcome, Outcome::Scheduled(_))
             {
@@ -298,9 +300,81 @@ fn said(attempt: &Attempt) -> String {
     format!("{pod}: {evaluated_nodes} {feasible_nodes} {score:?} {evaluations:?} {outcome}")
 }
 
+/// Pods that wait for something to change, and would fit now: nobody told them.
+fn waiting_in_vain(scheduler: &Scheduler) -> Vec<String> {
+    let waiting = scheduler.queue.pods().filter(|(queued, _)| scheduler.queue.is_waiting(&queued.pod.uid));
+    let fits = |pod: &PodInfo| {
+        let profile = profile_of(&scheduler.profiles, pod).unwrap();
+        let found = Search { profile, cluster: &scheduler.cluster, start: 0 }.run(pod);
+        found.is_ok_and(|found| !found.feasible.is_empty())
+    };
+    let told_nothing = waiting.filter(|(queued, _)| fits(&queued.pod));
+    told_nothing.map(|(queued, _)| format!("{:?} rejected by {:b}", queued.pod.spec(), queued.rejected_by)).collect()
+}
+
+/// Something that is neither a node nor a pod, or a pod that is there.
+fn change_another(scheduler: &mut Scheduler, random: &mut Random, name: &str, now: Duration) {
+    fn read<T: serde::de::DeserializeOwned>(text: &str) -> Arc<T> {
+        Arc::new(api::json::from_value(&api::json::parse(text.as_bytes()).unwrap()).unwrap())
+    }
+    let number = random.below(2);
+    match random.below(6) {
+        0 | 1 => {
+            let zone = ["a", "b"][random.below(2)];
+            let volume = format!(
+                r#"{{"metadata": {{"name": "v{number}"}}, "spec": {{"csi": {{"driver": "d", "volumeHandle": "v{number}"}},
+                "nodeAffinity": {{"required": {{"nodeSelectorTerms": [{{"matchExpressions":
+                    [{{"key": "zone", "operator": "In", "values": ["{zone}"]}}]}}]}}}}}}}}"#
+            );
+            scheduler.set_object(&Object::Volume(read(&volume)), now);
+            let claim = format!(
+                r#"{{"metadata": {{"name": "v{number}", "namespace": "default",
+                    "annotations": {{"pv.kubernetes.io/bind-completed": "yes"}}}}, "spec": {{"volumeName": "v{number}"}}}}"#
+            );
+            scheduler.set_object(&Object::Claim(read(&claim)), now);
+        }
+        2 => {
+            let limit = random.below(3);
+            let node = format!(
+                r#"{{"metadata": {{"name": "{name}"}}, "spec": {{"drivers":
+                    [{{"name": "d", "nodeID": "{name}", "allocatable": {{"count": {limit}}}}}]}}}}"#
+            );
+            scheduler.set_object(&Object::CsiNode(read(&node)), now);
+        }
+        3 => {
+            if random.below(3) == 0 {
+                scheduler.remove_object(ObjectKind::DeviceClass, "", "x", now);
+            } else {
+                let class = r#"{"metadata": {"name": "x"}, "spec": {"extendedResourceName": "example.com/x"}}"#;
+                scheduler.set_object(&Object::DeviceClass(read(class)), now);
+            }
+        }
+        4 => {
+            if random.below(2) == 0 {
+                scheduler.remove_object(ObjectKind::Service, "default", "s", now);
+            } else {
+                let service =
+                    r#"{"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "y"}}}"#;
+                scheduler.set_object(&Object::Service(read(service)), now);
+            }
+        }
+        _ => {
+            let placed: Vec<_> = scheduler.cluster.cache.nodes().flat_map(|node| &node.pods).cloned().collect();
+            let placed: Vec<_> = placed.into_iter().filter(|pod| !scheduler.binding.contains_key(&pod.uid)).collect();
+            let Some(there) = random.choose(&placed) else { return };
+            // Resized or labeled.
+            let spec = format!(r#", "nodeName": "{}""#, there.node_name);
+            let mut changed = pod(&there.name, ["50m", "1", "3"][random.below(3)], &spec);
+            changed.metadata.labels.insert("app".into(), ["x", "y"][random.below(2)].into());
+            scheduler.set_pod(&changed, now);
+        }
+    }
+}
+
 fn change_something(scheduler: &mut Scheduler, random: &mut Random, nodes: usize, step: usize, now: Duration) {
     let name = format!("n{}", random.below(nodes));
-    match random.below(9) {
+    match random.below(11) {
+        9.. => change_another(scheduler, random, &name, now),
         0..=2 => {
             let taints = [
                 "",
@@ -330,6 +404,12 @@ fn change_something(scheduler: &mut Scheduler, random: &mut Random, nodes: usize
                      {"weight": 3, "preference": {"matchCELExpressions": ["node.labels['kubernetes.io/hostname'] > 'n3'"]}}]}}"#,
                 "",
                 r#", "nodeSelector": {"kubernetes.io/hostname": "n3"}"#,
+                r#", "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v0"}}]"#,
+                r#", "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v1"}}]"#,
+                r#", "initContainers": [{"name": "i", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]"#,
+                r#", "initContainers": [{"name": "i", "resources": {"requests": {"example.com/x": "1"}}}]"#,
+                r#", "affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 9,
+                    "podAffinityTerm": {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}}]}}"#,
             ];
             let kind = random.below(kinds.len());
             let mut pod = pod(&format!("p{step}"), ["100m", "2"][random.below(2)], kinds[kind]);

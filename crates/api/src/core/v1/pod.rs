@@ -79,6 +79,8 @@ sharing_view! {
         pub container_statuses: Vec<ContainerStatus>,
         shared qos_class: Text,
         shared resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        shared allocated_resources: Option<ResourceList>,
+        shared resources: Option<ResourceRequirements>,
     }
 }
 

@@ -30,6 +30,10 @@ sharing_view! {
         shared persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
         shared rbd: Option<Value>,
         shared azure_disk: Option<Value>,
+        shared azure_file: Option<Value>,
+        shared cinder: Option<Value>,
+        shared portworx_volume: Option<Value>,
+        shared vsphere_volume: Option<Value>,
         shared csi: Option<Value>,
         shared ephemeral: Option<EphemeralVolumeSource>,
         shared image: Option<ImageVolumeSource>,
@@ -63,6 +67,11 @@ view! {
     /// What a volume is.
     pub struct PersistentVolumeSpec {
         pub capacity: ResourceList,
+        pub gce_persistent_disk: Option<Value>,
+        pub aws_elastic_block_store: Option<Value>,
+        pub azure_disk: Option<Value>,
+        pub cinder: Option<Value>,
+        pub portworx_volume: Option<Value>,
         pub csi: Option<Value>,
         pub access_modes: Vec<Text>,
         pub claim_ref: Option<ObjectReference>,

@@ -15,7 +15,7 @@ use super::cluster::BIND_COMPLETED;
 /// The devices that are given to claims.
 pub(super) fn devices(writes: &[Write]) -> Vec<(Text, Vec<String>)> {
     let of = |write: &Write| match write {
-        Write::UseResourceClaim { claim, allocation: Some(allocation) } => {
+        Write::UseResourceClaim { claim, allocation: Some(allocation), .. } => {
             let names = allocation.devices.results.iter().map(|it| format!("{}/{}/{}", it.driver, it.pool, it.device));
             Some((claim.metadata.name.clone(), names.collect()))
         }
@@ -28,7 +28,7 @@ pub(super) fn devices(writes: &[Write]) -> Vec<(Text, Vec<String>)> {
 pub(super) fn carry_out(core: &mut Scheduler, writes: &[Write], pod: &Text, uid: &Text, now: Duration) {
     for write in writes {
         match write {
-            Write::UseResourceClaim { claim, allocation } => {
+            Write::UseResourceClaim { claim, allocation, .. } => {
                 change_claim(core, &claim.metadata.namespace, &claim.metadata.name, now, |claim| {
                     if let Some(allocation) = allocation {
                         claim.status.allocation = Some(allocation.as_ref().clone());
@@ -44,7 +44,7 @@ pub(super) fn carry_out(core: &mut Scheduler, writes: &[Write], pod: &Text, uid:
             Write::FreeResourceClaim { namespace, claim, .. } => {
                 change_claim(core, namespace, claim, now, |claim| claim.status = Default::default());
             }
-            Write::BindVolume { volume, namespace, claim } => bind(core, volume, (namespace, claim), now),
+            Write::BindVolume { volume, namespace, claim, .. } => bind(core, volume, (namespace, claim), now),
             // The volume counts as made: the core remembers where.
             Write::ProvisionVolume { .. } => {}
         }

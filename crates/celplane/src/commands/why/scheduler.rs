@@ -53,6 +53,11 @@ pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Fe
         scheduler.set_pod(pod, now);
     }
     let pod = &cluster.pod;
+    let view = scheduler.view(pod);
+    if scheduler.profile(&view).is_none() {
+        let name = &pod.spec.scheduler_name;
+        return Err(anyhow!("no profile for scheduler name \"{name}\": give its configuration with --scheduler-config"));
+    }
     let known = scheduler.explain(pod).map_err(|status| anyhow!("{}", status.message()))?;
     let fits_nowhere = known.gate.is_none() && known.fitting() == 0;
     let remedies = if fits_nowhere { remedies::find(&mut scheduler, pod, &nodes, &known) } else { Vec::new() };

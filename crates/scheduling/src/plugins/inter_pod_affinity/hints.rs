@@ -1,14 +1,13 @@
 //! Whether a change may help a pod that could not be together with some, or apart from others.
 
-use matching::pod_affinity::AffinityTerm;
+use matching::pod_affinity::{AffinityTerm, TermKind};
 
 use super::{all_match, matches};
 use crate::cluster::{NodeObject, PodInfo};
 use crate::framework::{Change, Event, Resource};
 
 pub(super) fn helps(pod: &PodInfo, event: Event, change: Change<'_>) -> bool {
-    // Terms that cannot be read: when in doubt, try.
-    if event.resource == Resource::TargetPod || pod.affinity.error.is_some() {
+    if event.resource == Resource::TargetPod {
         return true;
     }
     match change {
@@ -18,10 +17,18 @@ pub(super) fn helps(pod: &PodInfo, event: Event, change: Change<'_>) -> bool {
     }
 }
 
+/// Terms that cannot be read: when in doubt, try.
+fn is_in_doubt(pod: &PodInfo) -> bool {
+    pod.affinity.fails(TermKind::Required) || pod.affinity.fails(TermKind::RequiredAnti)
+}
+
 fn pod_helps(pod: &PodInfo, old: Option<&PodInfo>, new: Option<&PodInfo>) -> bool {
     let is_unplaced = |other: &PodInfo| other.node_name.is_empty() && other.nominated_node.is_empty();
     if [old, new].into_iter().flatten().any(is_unplaced) {
         return false;
+    }
+    if is_in_doubt(pod) {
+        return true;
     }
     let wants = |other: &PodInfo| all_match(&pod.affinity.required, other);
     let avoids = |other: &PodInfo| pod.affinity.required_anti.iter().any(|term| matches(term, other));
@@ -29,9 +36,10 @@ fn pod_helps(pod: &PodInfo, old: Option<&PodInfo>, new: Option<&PodInfo>) -> boo
         (Some(old), Some(new)) => (!wants(old) && wants(new)) || (avoids(old) && !avoids(new)),
         (None, Some(new)) => wants(new),
         (Some(old), None) => {
-            // Terms of the other that cannot be read: when in doubt, try.
             let other = &old.affinity;
-            avoids(old) || other.error.is_some() || other.required_anti.iter().any(|term| matches(term, pod))
+            avoids(old)
+                || other.fails(TermKind::RequiredAnti)
+                || other.required_anti.iter().any(|term| matches(term, pod))
         }
         (None, None) => true,
     }
@@ -49,5 +57,5 @@ fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject) -> bool
         None => true,
         Some(before) => before.is_some() && before != value(new, term),
     });
-    affinity || anti
+    affinity || anti || is_in_doubt(pod)
 }
