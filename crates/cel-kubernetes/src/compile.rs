@@ -188,6 +188,11 @@ impl Compiled {
         self.cost.max > self.runtime_cost_max
     }
 
+    /// It depends on what is evaluated first whether there is an error.
+    pub fn can_end_early(&self) -> bool {
+        self.program.can_end_early()
+    }
+
     /// Its value is a list that the expression makes.
     pub fn makes_list(&self) -> bool {
         self.program.makes_list()

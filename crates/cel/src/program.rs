@@ -196,6 +196,12 @@ impl Program {
         matches!(self.root.kind, Kind::Collect(_))
     }
 
+    /// A call somewhere in it ends the whole evaluation if its operand fails: no other operand of `&&` or `||`, and no other round of a
+    /// loop, makes up for that. Then it depends on what is evaluated first whether there is an error.
+    pub fn can_end_early(&self) -> bool {
+        partial::can_end(self, &self.root)
+    }
+
     /// The type of the program's value.
     pub fn result_type(&self) -> &Type {
         &self.result_type

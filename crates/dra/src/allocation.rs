@@ -63,6 +63,7 @@ fn result(
     let ask = claims.asks.of(pick.ask);
     let candidate = pools.candidates.of(pick.candidate);
     let device = candidate.device();
+    let conditions = |of: &[Text]| if claims.features.device_binding_and_status { of.to_vec() } else { Vec::new() };
     DeviceRequestAllocationResult {
         request: ask.full_name.clone(),
         driver: candidate.slice.driver.clone(),
@@ -70,8 +71,8 @@ fn result(
         device: device.name.clone(),
         admin_access: ask.admin_access.then_some(true),
         tolerations: ask.tolerations.clone(),
-        binding_conditions: device.binding_conditions.clone(),
-        binding_failure_conditions: device.binding_failure_conditions.clone(),
+        binding_conditions: conditions(&device.binding_conditions),
+        binding_failure_conditions: conditions(&device.binding_failure_conditions),
         share_id: pick.share.as_ref().map(|_| share_id()),
         consumed_capacity: pick.share.clone().unwrap_or_default(),
         skip_node_operations: candidate.slice.skip_node_operations.clone(),

@@ -9,6 +9,7 @@ mod closed;
 mod loops;
 mod memory;
 
+pub(super) use closed::can_end;
 pub(super) use loops::closed_range;
 pub use memory::Memory;
 pub(super) use memory::Recall;

@@ -9,6 +9,7 @@ use cel_kubernetes::environments::device::Device;
 
 use super::meter::{Meter, Run};
 use super::outlook::{Outlooks, Pool};
+use super::pruning::Placed;
 
 /// How a search ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +78,14 @@ impl<'s> FirstSet<'s> {
                 _ => Some(Outcome::Failed(chosen.clone())),
             };
         }
-        let rest = devices.get(start..).unwrap_or_default();
-        if rest.len() < places {
+        if devices.len().saturating_sub(start) < places {
             return None;
         }
         if let Some(outlooks) = &mut self.outlooks {
-            let pool = Pool { places, candidates: rest.to_vec() };
-            let verdict = outlooks.judge(self.expression, &seen, &[pool], true, &mut self.meter);
+            let placed = |at: usize| devices.get(at).map(|device| Placed { at, device });
+            let chosen: Vec<Placed<'_>> = chosen.iter().filter_map(|at| placed(*at)).collect();
+            let pool = Pool { places, candidates: (start..devices.len()).filter_map(placed).collect() };
+            let verdict = outlooks.judge(self.expression, &chosen, &[pool], &mut self.meter);
             if self.meter.cost > self.cost_limit {
                 return Some(Outcome::TooCostly);
             }

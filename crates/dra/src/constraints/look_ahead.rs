@@ -49,9 +49,8 @@ impl Pruning for LookAhead {
         let outlooks = self.expressions.entry(at).or_insert_with(|| Outlooks::new(self.exhaustive_below));
         let pools: Vec<Pool<'_>> =
             set.open.iter().map(|open| Pool { places: open.places, candidates: open.candidates.to_vec() }).collect();
-        let chosen_first = set.open.iter().all(|open| open.after_chosen);
         let before = self.meter.cost;
-        let verdict = outlooks.judge(set.expression.compiled(), set.chosen, &pools, chosen_first, &mut self.meter);
+        let verdict = outlooks.judge(set.expression.compiled(), set.chosen, &pools, &mut self.meter);
         let outlook = Outlook {
             may_hold: verdict.can_be(Verdict::TRUE),
             may_fail: verdict.can_be(Verdict::ERROR | Verdict::OTHER),

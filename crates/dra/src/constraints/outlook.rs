@@ -14,6 +14,7 @@ use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::PartialDevices;
 
 use super::meter::{Meter, Run};
+use super::pruning::{Placed, stand_before};
 
 /// Below this many sets, trying each is cheaper than looking ahead.
 pub const EXHAUSTIVE_BELOW: u64 = 200;
@@ -21,8 +22,13 @@ pub const EXHAUSTIVE_BELOW: u64 = 200;
 /// Most searches end before this many sets were looked at; only then is it worth the while to look at each candidate of each of them.
 const JUDGED_BEFORE_LEAVING: u64 = 32;
 
-/// A device and the number that stands for it.
-pub(crate) type Numbered<'d> = (u32, &'d Device);
+/// A device, where it stands in canonical order, and the number that stands for all that is seen of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbered<'d> {
+    at: usize,
+    number: u32,
+    device: &'d Device,
+}
 
 /// What is known about an expression, during one search.
 #[derive(Debug)]
@@ -41,13 +47,14 @@ pub struct Outlooks {
     analysis: Option<satisfiable::Analysis>,
 }
 
+/// Candidates that have left, by where they stand.
 #[derive(Debug)]
 struct Left {
-    chosen: Vec<u32>,
+    chosen: Vec<usize>,
     places: usize,
     /// What could be chosen there. Another search may have others.
-    pool: BTreeSet<u32>,
-    candidates: BTreeSet<u32>,
+    pool: BTreeSet<usize>,
+    candidates: BTreeSet<usize>,
 }
 
 /// What a request still has to choose.
@@ -55,8 +62,8 @@ struct Left {
 pub struct Pool<'d> {
     /// How many devices.
     pub places: usize,
-    /// From which, without repetition.
-    pub candidates: Vec<&'d Device>,
+    /// From which, in canonical order, without repetition.
+    pub candidates: Vec<Placed<'d>>,
 }
 
 impl Default for Outlooks {
@@ -82,14 +89,12 @@ impl Outlooks {
 
     /// What the completions of a set can come to.
     ///
-    /// `chosen_first`: the devices that are chosen stand before all others, in their order. The devices must stay where they are in memory
-    /// as long as this is used.
+    /// Those that are chosen are in canonical order. The devices must stay where they are in memory as long as this is used.
     pub fn judge(
         &mut self,
         expression: &Compiled,
-        chosen: &[&Device],
+        chosen: &[Placed<'_>],
         pools: &[Pool<'_>],
-        chosen_first: bool,
         meter: &mut Meter,
     ) -> Verdict {
         if chosen.is_empty() {
@@ -99,10 +104,11 @@ impl Outlooks {
         if self.is_small {
             return Verdict::ANY;
         }
-        let chosen: Vec<Numbered<'_>> = chosen.iter().map(|device| (self.number(device), *device)).collect();
+        let chosen_first = pools.iter().all(|pool| stand_before(chosen, &pool.candidates));
+        let chosen: Vec<Numbered<'_>> = chosen.iter().map(|device| self.number(*device)).collect();
         let mut numbered: Vec<(usize, Vec<Numbered<'_>>)> = Vec::with_capacity(pools.len());
         for pool in pools {
-            let candidates = pool.candidates.iter().map(|device| (self.number(device), *device)).collect();
+            let candidates = pool.candidates.iter().map(|device| self.number(*device)).collect();
             numbered.push((pool.places, candidates));
         }
         let mut sets = Sets { expression, chosen, pools: numbered, chosen_first };
@@ -126,49 +132,48 @@ impl Outlooks {
 
     /// Lets candidates leave, and remembers which; true if too few stay.
     fn let_leave(&mut self, sets: &mut Sets<'_>, meter: &mut Meter) -> bool {
-        let numbers = |sets: &Sets<'_>| -> BTreeSet<u32> {
-            sets.pools.iter().flat_map(|(_, candidates)| candidates).map(|(number, _)| *number).collect()
-        };
+        let candidates = sets.pools.iter().flat_map(|(_, candidates)| candidates).map(|candidate| candidate.at);
         // Those that left before are part of what could be chosen.
         let left_before = self.left.iter().flat_map(|left| left.candidates.iter().copied());
-        let pool: BTreeSet<u32> = numbers(sets).into_iter().chain(left_before).collect();
+        let pool: BTreeSet<usize> = candidates.chain(left_before).collect();
         let mut gone = BTreeSet::new();
         let is_hopeless = sets.let_leave(&mut gone, &mut self.memory, meter);
         if let [(places, _)] = sets.pools.as_slice()
             && !gone.is_empty()
         {
-            let chosen = sets.chosen.iter().map(|(number, _)| *number).collect();
+            let chosen = sets.chosen.iter().map(|device| device.at).collect();
             self.left.push(Left { chosen, places: *places, pool, candidates: gone });
         }
         is_hopeless
     }
 
-    fn number(&mut self, device: &Device) -> u32 {
+    fn number<'d>(&mut self, Placed { at, device }: Placed<'d>) -> Numbered<'d> {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(std::ptr::from_ref(device).addr()).or_insert(next)
+        let number = *self.numbers.entry(std::ptr::from_ref(device).addr()).or_insert(next);
+        Numbered { at, number, device }
     }
 
     /// Leaves out what has left in a set that this one goes on from; true if that decides.
     fn forget_left(&mut self, sets: &mut Sets<'_>) -> bool {
         let [(places, candidates)] = sets.pools.as_mut_slice() else { return false };
-        let chosen: Vec<u32> = sets.chosen.iter().map(|(number, _)| *number).collect();
+        let chosen: Vec<usize> = sets.chosen.iter().map(|device| device.at).collect();
         let goes_on = |left: &Left| {
-            let mut here = chosen.iter().skip(left.chosen.len()).chain(candidates.iter().map(|(number, _)| number));
+            let mut here =
+                chosen.iter().skip(left.chosen.len()).chain(candidates.iter().map(|candidate| &candidate.at));
             chosen.starts_with(&left.chosen)
                 && left.places.checked_sub(*places) == chosen.len().checked_sub(left.chosen.len())
-                && here.all(|number| left.pool.contains(number))
+                && here.all(|at| left.pool.contains(at))
         };
         while self.left.last().is_some_and(|left| !goes_on(left)) {
             self.left.pop();
         }
-        let has_left = |number: &u32| self.left.iter().any(|left| left.candidates.contains(number));
-        // What was chosen before stays, also where another with the same content has left.
-        let is_chosen =
-            |left: &Left| chosen.iter().skip(left.chosen.len()).any(|number| left.candidates.contains(number));
+        let has_left = |at: &usize| self.left.iter().any(|left| left.candidates.contains(at));
+        // What was chosen before stays.
+        let is_chosen = |left: &Left| chosen.iter().skip(left.chosen.len()).any(|at| left.candidates.contains(at));
         if self.left.iter().any(is_chosen) {
             return true;
         }
-        candidates.retain(|(number, _)| !has_left(number));
+        candidates.retain(|candidate| !has_left(&candidate.at));
         candidates.len() < *places
     }
 }
@@ -190,12 +195,12 @@ impl<'d> Sets<'d> {
     /// What completions can come to.
     fn ask(&self, more: &[Numbered<'d>], effort: Effort, memory: &mut Memory, meter: &mut Meter) -> Verdict {
         let places = self.places().saturating_sub(more.len());
-        let taken = |number: &u32| more.iter().any(|(taken, _)| taken == number);
-        let candidates = self.pools.iter().flat_map(|(_, candidates)| candidates.iter().copied());
-        let candidates = candidates.filter(|(number, _)| !taken(number));
+        let is_taken = |candidate: &&Numbered<'_>| more.iter().any(|taken| taken.at == candidate.at);
+        let candidates = self.pools.iter().flat_map(|(_, candidates)| candidates).filter(|it| !is_taken(it));
         let front = if self.chosen_first { self.chosen.len() } else { 0 };
-        let chosen = self.chosen.iter().chain(more).copied();
-        let devices = PartialDevices::new(chosen, candidates, places..=places, front);
+        let chosen = self.chosen.iter().chain(more);
+        let seen = |it: &Numbered<'d>| (it.number, it.device);
+        let devices = PartialDevices::new(chosen.map(seen), candidates.map(seen), places..=places, front);
         meter.run(self.expression, memory, &Run::Partial(&devices, effort))
     }
 
@@ -208,14 +213,14 @@ impl<'d> Sets<'d> {
         }
         // A device that several requests can have may be had by each of them.
         let in_pools = self.pools.iter().flat_map(|(_, candidates)| candidates);
-        if in_pools.filter(|(number, _)| *number == candidate.0).count() > 1 {
+        if in_pools.filter(|other| other.at == candidate.at).count() > 1 {
             return Verdict::ANY;
         }
         self.ask(&[candidate], Effort::Quick, memory, meter)
     }
 
     /// Lets candidates leave with which every completion is false, until none does; true if too few stay.
-    fn let_leave(&mut self, gone: &mut BTreeSet<u32>, memory: &mut Memory, meter: &mut Meter) -> bool {
+    fn let_leave(&mut self, gone: &mut BTreeSet<usize>, memory: &mut Memory, meter: &mut Meter) -> bool {
         loop {
             let mut has_left = false;
             for at in 0..self.pools.len() {
@@ -223,8 +228,8 @@ impl<'d> Sets<'d> {
                 for candidate in candidates {
                     if self.ask_with(at, candidate, memory, meter).is_never_but_false() {
                         has_left = true;
-                        gone.insert(candidate.0);
-                        if self.leave(at, candidate.0) {
+                        gone.insert(candidate.at);
+                        if self.leave(at, candidate.at) {
                             return true;
                         }
                     }
@@ -237,10 +242,10 @@ impl<'d> Sets<'d> {
     }
 
     /// A candidate leaves; true if too few stay.
-    fn leave(&mut self, pool: usize, number: u32) -> bool {
+    fn leave(&mut self, pool: usize, at: usize) -> bool {
         match self.pools.get_mut(pool) {
             Some((places, candidates)) => {
-                candidates.retain(|(other, _)| *other != number);
+                candidates.retain(|other| other.at != at);
                 candidates.len() < *places
             }
             None => false,

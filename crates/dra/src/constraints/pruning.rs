@@ -7,13 +7,22 @@ use cel_kubernetes::environments::device::Device;
 
 use crate::expressions::SetExpression;
 
+/// A device, and where it stands in canonical order. Devices that look the same may share what is seen of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Placed<'p> {
+    /// Its position.
+    pub at: usize,
+    /// What expressions see.
+    pub device: &'p Device,
+}
+
 /// A set of which a part is chosen.
 #[derive(Debug)]
 pub struct Partial<'p> {
     /// The constraint.
     pub expression: &'p SetExpression,
     /// The devices chosen so far, in canonical order.
-    pub chosen: &'p [&'p Device],
+    pub chosen: &'p [Placed<'p>],
     /// What is still to be chosen, by request. Completions are among these; not all of these need be possible.
     pub open: &'p [Open<'p>],
 }
@@ -24,9 +33,16 @@ pub struct Open<'p> {
     /// How many devices.
     pub places: usize,
     /// From which, in canonical order, without repetition.
-    pub candidates: &'p [&'p Device],
-    /// All of them come behind the devices that are chosen.
-    pub after_chosen: bool,
+    pub candidates: &'p [Placed<'p>],
+}
+
+/// Whether devices that are chosen stand before all candidates; both are in canonical order.
+#[must_use]
+pub fn stand_before(chosen: &[Placed<'_>], candidates: &[Placed<'_>]) -> bool {
+    match (chosen.last(), candidates.first()) {
+        (Some(last), Some(first)) => last.at < first.at,
+        _ => true,
+    }
 }
 
 /// What completions of a set can make of an expression.

@@ -89,8 +89,10 @@ impl<'c> Looks<'c> {
                     Rule::Set(expression) => {
                         let compiled = expression.compiled();
                         let typed = compiled.typed();
-                        // What a run costs may depend on the order: it must not be able to end a run.
-                        let may_end = compiled.may_exceed_its_limit() || (has_several_asks && may_overflow(typed));
+                        // What a run costs may depend on the order: it must not be able to end a run. Nor must it depend on the
+                        // order whether there is an error, unless the order stays.
+                        let is_told_by_order = may_overflow(typed) || compiled.can_end_early();
+                        let may_end = compiled.may_exceed_its_limit() || (has_several_asks && is_told_by_order);
                         if !is_indifferent_to_order(typed, devices::VARIABLE) || may_end {
                             return None;
                         }

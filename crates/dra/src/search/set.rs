@@ -9,7 +9,7 @@ use cel_kubernetes::environments::device::Device;
 
 use super::{At, FailedSet, Search, Stop};
 use crate::claims::Count;
-use crate::constraints::pruning::{Open, Partial};
+use crate::constraints::pruning::{Open, Partial, Placed};
 use crate::constraints::{Constraint, Rule};
 use crate::error::{Error, with_hint};
 use crate::expressions::{Answer, SetExpression};
@@ -98,6 +98,13 @@ impl<'s> Search<'s, '_> {
         devices.iter().map(seen).collect()
     }
 
+    /// The same, with where they stand.
+    fn placed(&self, devices: &[CandidateId]) -> Option<Vec<Placed<'s>>> {
+        let seen = self.seen(devices).ok()?;
+        let at = devices.iter().map(|id| *self.pools.rank.of(*id));
+        Some(at.zip(seen).map(|(at, device)| Placed { at, device }).collect())
+    }
+
     fn spend(&mut self, cost: u64) -> Result<(), Error> {
         self.effort.cost = self.effort.cost.saturating_add(cost);
         self.budget.cost = self.budget.cost.saturating_add(cost);
@@ -128,17 +135,15 @@ impl<'s> Search<'s, '_> {
                 continue;
             }
             let (outlook, cost) = {
-                let (Ok(chosen), Ok(candidates)) = (
-                    self.seen(&chosen),
-                    open.iter().map(|open| self.seen(&open.candidates)).collect::<Result<Vec<_>, _>>(),
+                let (Some(chosen), Some(candidates)) = (
+                    self.placed(&chosen),
+                    open.iter().map(|open| self.placed(&open.candidates)).collect::<Option<Vec<_>>>(),
                 ) else {
                     return Ok(false);
                 };
-                let open: Vec<Open<'_>> = open
-                    .iter()
-                    .zip(&candidates)
-                    .map(|(open, candidates)| Open { places: open.places, candidates, after_chosen: open.after_chosen })
-                    .collect();
+                let candidates = open.iter().zip(&candidates);
+                let open: Vec<Open<'_>> =
+                    candidates.map(|(open, candidates)| Open { places: open.places, candidates }).collect();
                 let set = Partial { expression, chosen: &chosen, open: &open };
                 // The devices are borrowed from the pools, not from the search.
                 let Some(pruning) = self.pruning.take() else { return Ok(false) };
@@ -178,13 +183,14 @@ impl<'s> Search<'s, '_> {
             let taken = if is_current { at.device } else { 0 };
             let places = usize::try_from(self.asks.of(ask_id).count.saturating_sub(taken)).ok()?;
             let candidates = domains.get(&ask_id)?.iter().copied();
-            let candidates = match ask.count {
+            let mut candidates: Vec<CandidateId> = match ask.count {
                 Count::All => self.asks.of(ask_id).all.iter().copied().skip(usize::try_from(taken).ok()?).collect(),
                 Count::Exactly(_) if is_current => candidates.filter(|id| *self.pools.rank.of(*id) >= start).collect(),
                 Count::Exactly(_) => candidates.collect(),
             };
-            let after_chosen = is_current && at.request == 0;
-            open.push(OpenRequest { places, candidates, after_chosen });
+            // A request for all devices takes them as they are listed, which may be another order.
+            candidates.sort_by_key(|id| self.pools.rank.of(*id));
+            open.push(OpenRequest { places, candidates });
         }
         Some(open)
     }
@@ -209,6 +215,13 @@ impl<'s> Search<'s, '_> {
             if !ask.derived.is_empty() || ask.capacity.is_some() {
                 return None;
             }
+            // Where a constraint excludes one of all devices, that is an error.
+            let request = claims.claims.of(claim).requests.get(ask.request)?;
+            let constraints = claims.claims.of(claim).constraints.as_ref().ok()?;
+            let can_exclude = |it: &Constraint| !it.is_over_set() && it.covers(ask, &request.name);
+            if ask.count == Count::All && constraints.iter().any(can_exclude) {
+                return None;
+            }
             let mut domain = Vec::new();
             for id in &pools.canonical {
                 let candidate = pools.candidates.of(*id);
@@ -231,5 +244,4 @@ impl<'s> Search<'s, '_> {
 struct OpenRequest {
     places: usize,
     candidates: Vec<CandidateId>,
-    after_chosen: bool,
 }

@@ -198,8 +198,18 @@ impl<'o> Oracle<'o> {
         (allowed && takes <= value).then_some(takes)
     }
 
-    /// Whether nobody has a device that somebody else has alone, and there is enough of everything.
-    fn is_enough(&self, choices: &[Choice]) -> bool {
+    /// Whether there is enough of devices that are shared.
+    fn has_room(&self, choices: &[Choice]) -> bool {
+        self.devices.iter().enumerate().all(|(index, listed)| {
+            let shares = || choices.iter().filter(move |choice| choice.device == index).filter_map(|it| it.share);
+            let all: i64 = shares().chain(listed.shares.iter().copied()).sum();
+            let room = listed.view.capacity.get(AMOUNT).map(|it| it.value.value());
+            shares().next().is_none() || room.is_none_or(|room| all <= room)
+        })
+    }
+
+    /// Whether nobody has a device that somebody else has alone, and there is enough of all counters.
+    fn is_available(&self, choices: &[Choice]) -> bool {
         let mut left = self.counters.clone();
         for (index, listed) in self.devices.iter().enumerate() {
             let chosen: Vec<&Choice> = choices.iter().filter(|choice| choice.device == index).collect();
@@ -208,12 +218,6 @@ impl<'o> Oracle<'o> {
                 it.share.is_none() && before.iter().any(|other| !it.is_admin || other.claim == it.claim)
             };
             if (0..chosen.len()).any(twice) {
-                return false;
-            }
-            let shares: i64 = chosen.iter().filter_map(|it| it.share).chain(listed.shares.iter().copied()).sum();
-            let room = listed.view.capacity.get(AMOUNT).map_or(0, |it| it.value.value());
-            if chosen.iter().any(|it| it.share.is_some()) && listed.view.capacity.contains_key(AMOUNT) && shares > room
-            {
                 return false;
             }
             let users = usize::from(listed.in_use || !listed.shares.is_empty());
@@ -246,8 +250,7 @@ impl<'o> Oracle<'o> {
         if ask.str_at(&["allocationMode"]) == Some("All") {
             let selected = |it: &usize| self.is_selected(ask, *it) && self.takes(ask, *it).is_some();
             let all: Vec<usize> = (0..self.devices.len()).filter(selected).collect();
-            let possible = !all.is_empty() && all.iter().all(|it| self.can_be_had(ask, *it));
-            return if possible { vec![all] } else { Vec::new() };
+            return if all.is_empty() { Vec::new() } else { vec![all] };
         }
         let count = ask.get("count").unwrap().as_i64().unwrap() as usize;
         let order = self.order(wanted.claim);
@@ -274,13 +277,12 @@ impl<'o> Oracle<'o> {
         listed.view.attributes.get(full_name).or(own)
     }
 
-    /// Judges what is chosen for the requests of a claim up to and with `index`: holds, does not hold, fails.
-    fn judge(&self, choices: &[Choice], index: usize) -> Result<bool, Outcome> {
-        let wanted = &self.wanted[index];
-        for constraint in self.constraints(wanted.claim) {
+    /// Judges what the devices of a claim must have in common, or not.
+    fn attributes_hold(&self, choices: &[Choice], claim: usize) -> bool {
+        for constraint in self.constraints(claim) {
             let covered: Vec<usize> = choices
                 .iter()
-                .filter(|it| it.claim == wanted.claim && Self::covers(constraint, &it.request, &it.full_name))
+                .filter(|it| it.claim == claim && Self::covers(constraint, &it.request, &it.full_name))
                 .map(|choice| choice.device)
                 .collect();
             let values = |name: &str| -> Vec<Option<&DeviceAttribute>> {
@@ -289,17 +291,23 @@ impl<'o> Oracle<'o> {
             if let Some(name) = constraint.str_at(&["matchAttribute"]) {
                 let values = values(name);
                 if values.iter().any(|it| it.is_none() || *it != values[0]) {
-                    return Ok(false);
+                    return false;
                 }
             }
             if let Some(name) = constraint.str_at(&["distinctAttribute"]) {
                 let values = values(name);
                 let twice = |at: usize| values[..at].contains(&values[at]);
                 if values.iter().any(Option::is_none) || (0..values.len()).any(twice) {
-                    return Ok(false);
+                    return false;
                 }
             }
         }
+        true
+    }
+
+    /// Judges what is chosen for the requests of a claim up to and with `index`: holds, does not hold, fails.
+    fn judge(&self, choices: &[Choice], index: usize) -> Result<bool, Outcome> {
+        let wanted = &self.wanted[index];
         for constraint in self.constraints(wanted.claim) {
             let Some(text) = constraint.str_at(&["cel", "expression"]) else { continue };
             let same_claim = self.wanted.iter().enumerate().filter(|(_, it)| it.claim == wanted.claim);
@@ -340,23 +348,57 @@ impl<'o> Oracle<'o> {
         format!("{driver}/{pool}/{name}")
     }
 
+    /// Takes devices for a request one by one; false where one cannot be had.
+    ///
+    /// It is an error if one of all devices is one that a constraint excludes.
+    fn take(
+        &self,
+        wanted: &Wanted,
+        alternative: &(String, Value),
+        tuple: &[usize],
+        choices: &mut Vec<Choice>,
+    ) -> Result<bool, Outcome> {
+        let (full_name, ask) = alternative;
+        for device in tuple {
+            choices.push(Choice {
+                claim: wanted.claim,
+                request: wanted.name.clone(),
+                full_name: full_name.clone(),
+                device: *device,
+                share: (self.devices[*device].view.allow_multiple_allocations == Some(true))
+                    .then(|| self.takes(ask, *device).unwrap()),
+                is_admin: is_admin(ask),
+            });
+            if !self.can_be_had(ask, *device) || !self.is_available(choices) {
+                return Ok(false);
+            }
+            if !self.attributes_hold(choices, wanted.claim) {
+                if ask.str_at(&["allocationMode"]) != Some("All") {
+                    return Ok(false);
+                }
+                let claim = self.claims[wanted.claim].str_at(&["metadata", "name"]).unwrap();
+                let request = full_name.rsplit('/').next().unwrap();
+                let device = self.name(*device);
+                return Err(Outcome::Other(format!(
+                    "claim ns/{claim}, request {request}: cannot add device {device} because a claim constraint would not be satisfied"
+                )));
+            }
+            if !self.has_room(choices) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn solve(&self, index: usize, choices: &mut Vec<Choice>) -> Result<bool, Outcome> {
         let Some(wanted) = self.wanted.get(index) else { return Ok(true) };
-        for (full_name, ask) in &wanted.alternatives {
-            for tuple in self.tuples(wanted, ask) {
+        for alternative in &wanted.alternatives {
+            for tuple in self.tuples(wanted, &alternative.1) {
                 let before = choices.len();
-                choices.extend(tuple.iter().map(|device| {
-                    Choice {
-                        claim: wanted.claim,
-                        request: wanted.name.clone(),
-                        full_name: full_name.clone(),
-                        device: *device,
-                        share: (self.devices[*device].view.allow_multiple_allocations == Some(true))
-                            .then(|| self.takes(ask, *device).unwrap()),
-                        is_admin: is_admin(ask),
-                    }
-                }));
-                if self.is_enough(choices) && self.judge(choices, index)? && self.solve(index + 1, choices)? {
+                if self.take(wanted, alternative, &tuple, choices)?
+                    && self.judge(choices, index)?
+                    && self.solve(index + 1, choices)?
+                {
                     return Ok(true);
                 }
                 choices.truncate(before);

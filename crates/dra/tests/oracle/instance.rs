@@ -1,6 +1,6 @@
 //! Small random instances: slices, what of them is taken, and claims of a pod.
 
-use api::json::{self, Value};
+use api::json::Value;
 
 use super::expression::{Choices, expression};
 
@@ -168,12 +168,9 @@ fn claim(choices: &mut Choices, index: usize, is_usable: &dyn Fn(&str) -> bool) 
             }
         })
         .collect();
-    let all_devices = json::to_string(&Value::Array(requests.clone())).contains("\"All\"");
     let constraints: Vec<Value> = (0..choices.below(4))
-        .filter_map(|_| {
+        .map(|_| {
             let mut constraint = match choices.below(6) {
-                // Kubernetes refuses a claim to all devices that such a constraint divides.
-                0 | 1 if all_devices => return None,
                 0 => api::json!({"matchAttribute": "a/x"}),
                 1 => api::json!({"distinctAttribute": "a/id"}),
                 2 | 3 => api::json!({"cel": {"expression": (choices.pick(&EXPRESSIONS))}}),
@@ -188,7 +185,7 @@ fn claim(choices: &mut Choices, index: usize, is_usable: &dyn Fn(&str) -> bool) 
                 let names = names[choices.below(names.len())].iter().map(|it| (*it).into()).collect();
                 constraint.as_object_mut().unwrap().insert("requests", Value::Array(names));
             }
-            Some(constraint)
+            constraint
         })
         .collect();
     api::json!({

@@ -13,12 +13,13 @@ pub(super) struct Closed {
 
 /// The variables that a part of the plan reads, if it reads at most two, and no input.
 pub(super) fn closed(program: &Program, body: &Node) -> Option<Closed> {
-    let mut reads = Reads { program, read: Vec::new(), bound: Vec::new(), reads_input: false, depth: 0 };
+    let mut reads =
+        Reads { program, read: Vec::new(), bound: Vec::new(), reads_input: false, is_too_deep: false, depth: 0 };
     reads.node(body);
     reads.read.retain(|slot| !reads.bound.contains(slot));
     reads.read.sort_unstable();
     reads.read.dedup();
-    if reads.reads_input || reads.read.len() > 2 {
+    if reads.reads_input || reads.is_too_deep || reads.read.len() > 2 {
         return None;
     }
     let mut slots = reads.read.into_iter();
@@ -26,13 +27,14 @@ pub(super) fn closed(program: &Program, body: &Node) -> Option<Closed> {
 }
 
 /// A call somewhere in there ends the whole evaluation if its operand fails.
-pub(super) fn can_end(program: &Program, body: &Node) -> bool {
+pub(in super::super) fn can_end(program: &Program, body: &Node) -> bool {
     let mut found = false;
-    let mut reads = Reads { program, read: Vec::new(), bound: Vec::new(), reads_input: false, depth: 0 };
+    let mut reads =
+        Reads { program, read: Vec::new(), bound: Vec::new(), reads_input: false, is_too_deep: false, depth: 0 };
     reads.each(body, &mut |node| {
         found |= matches!(&node.kind, Kind::Call(call) if matches!(call.price, Price::OfList { .. }));
     });
-    found
+    found || reads.is_too_deep
 }
 
 struct Reads<'p> {
@@ -40,6 +42,8 @@ struct Reads<'p> {
     read: Vec<usize>,
     bound: Vec<usize>,
     reads_input: bool,
+    /// Some of it was not looked through.
+    is_too_deep: bool,
     /// How many first values of accumulators are being looked through, one inside the other.
     depth: usize,
 }
@@ -124,7 +128,7 @@ impl Reads<'_> {
                         self.each(init, visit);
                         self.depth = self.depth.saturating_sub(1);
                     }
-                    _ => self.reads_input = true,
+                    _ => self.is_too_deep = true,
                 }
             }
             Base::Value(node) => self.each(node, visit),

@@ -86,7 +86,7 @@ impl<'d> Search<'_, 'd> {
             return None;
         }
         if places == 0 {
-            let devices: Vec<&Device> = self.chosen.iter().map(|(_, device)| *device).collect();
+            let devices: Vec<&Device> = self.chosen.iter().map(|chosen| chosen.device).collect();
             let verdict = self.meter.run(self.expression, self.memory, &Run::Whole(&devices));
             return match verdict {
                 Verdict::TRUE => Some(true),
@@ -132,7 +132,7 @@ impl<'d> Search<'_, 'd> {
 fn in_order_of<'d>(candidates: &[Numbered<'d>], reads: &[Vec<Box<str>>]) -> Option<Vec<Numbered<'d>>> {
     let mut columns: Vec<Vec<i64>> = reads
         .iter()
-        .filter_map(|path| candidates.iter().map(|(_, device)| number_at(device, path)).collect::<Option<Vec<_>>>())
+        .filter_map(|path| candidates.iter().map(|it| number_at(it.device, path)).collect::<Option<Vec<_>>>())
         .collect();
     columns.sort_by_key(|column| std::cmp::Reverse(column.iter().collect::<BTreeSet<_>>().len()));
     if columns.is_empty() {
