@@ -1,10 +1,14 @@
-//! What operators read in the log: requests, limits that bite, clients in a hot loop.
+//! What operators read in the log and among the metrics: requests, clients in a hot loop, watchers that fell behind.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::{Options, Server};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use store::Embedded;
 use tracing::field::{Field, Visit};
@@ -97,4 +101,25 @@ async fn a_client_in_a_hot_loop_is_told_once() {
     for word in ["WARN", "resource=\"pods\"", "namespace=\"ns\"", "count=5", "spec.containers: Required value"] {
         assert!(found[0].contains(word), "{word}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_watcher_that_fell_behind_is_cut_off_and_counted() {
+    let cluster = Cluster::start().await;
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    let get = async |path: &str| {
+        let request = Request::builder().uri(path).body(Full::new(Bytes::new())).unwrap();
+        cluster.0.handle(request, Some(&admin())).await.into_body()
+    };
+    let unread = get(&format!("{maps}?watch=1")).await;
+    for round in 0..80 {
+        let map = json!({"metadata": {"name": format!("m-{round}")}, "data": {"long": "x".repeat(100_000)}});
+        cluster.make(maps, map).await;
+    }
+    // It ends, though the client would read on: something was lost.
+    let read = tokio::time::timeout(Duration::from_secs(20), unread.collect()).await.unwrap().unwrap().to_bytes();
+    assert!(read.len() < 80 * 100_000, "{}", read.len());
+    let metrics = get("/metrics").await.collect().await.unwrap().to_bytes();
+    let counted = r#"apiserver_terminated_watchers_total{group="",resource="configmaps"} 1"#;
+    assert!(String::from_utf8_lossy(&metrics).lines().any(|line| line == counted));
 }
