@@ -190,6 +190,11 @@ fn an_error_that_is_possible_is_said() {
     check("devices.filter(d, has(d.attributes['a'].n)).size() == 0", Verdict::FALSE);
     check("devices.map(d, d.attributes['a'].?n.orValue(0)).sum() == 7", Verdict::FALSE);
     check("devices[2].driver == 'x'", Verdict::ERROR);
+    // What some or all of them lack.
+    check("has(devices[0].attributes['a'].n)", Verdict::TRUE | Verdict::FALSE);
+    check("has(devices[0].attributes['a'].m)", Verdict::FALSE);
+    check("!has(devices[1].attributes['a'].m)", Verdict::TRUE);
+    check("has(devices[0].driver)", Verdict::TRUE);
 }
 
 #[test]

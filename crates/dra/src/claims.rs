@@ -128,6 +128,17 @@ impl Claims {
         text
     }
 
+    /// A constraint may exclude one of all devices that a request asks for. Where it does, that is an error.
+    pub(crate) fn may_miss_one_of_all(&self, claim: ClaimId) -> bool {
+        let claim = self.claims.of(claim);
+        let Ok(constraints) = &claim.constraints else { return true };
+        let by_attribute = || constraints.iter().filter(|constraint| !constraint.is_over_set());
+        claim.requests.iter().any(|request| {
+            let mut all = request.asks.iter().map(|id| self.asks.of(*id)).filter(|ask| ask.count == Count::All);
+            all.any(|ask| by_attribute().any(|constraint| constraint.covers(ask, &request.name)))
+        })
+    }
+
     /// Some claim has a constraint over the set of its devices.
     #[must_use]
     pub fn have_set_constraints(&self) -> bool {

@@ -172,6 +172,18 @@ fn one_of_all_devices_that_is_excluded_is_an_error() {
     assert!(error.contains("d1"), "{error}");
 }
 
+/// Of two devices that are alike the one is taken when all are asked for, the other is excluded: only the latter is an error.
+#[test]
+fn devices_are_not_alike_where_one_of_all_may_be_excluded() {
+    let found = compared(
+        Value::Array(vec![device("d7", 2, 0), device("d9", 2, 0)]),
+        Value::Array(vec![request("r0", "ExactCount", 1), request("r1", "All", 0)]),
+        api::json!([{"distinctAttribute": "a/id"}, {"cel": {"expression": "size(devices) > 3"}}]),
+    );
+    let Outcome::Other(error) = found else { panic!("{found:?}") };
+    assert!(error.contains("d7"), "{error}");
+}
+
 /// Where a list cannot be sorted, the evaluation ends: it depends on the order of the devices whether another of them decides before.
 #[test]
 fn devices_are_not_alike_where_their_order_tells_whether_there_is_an_error() {

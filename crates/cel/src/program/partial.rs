@@ -144,7 +144,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             },
             _ => return Ok(Some(Value::Unknown(Unknown::anything()).after(object))),
         }
-        Ok(Some(union.finish().after(object)))
+        Ok(match union.finish().after(object) {
+            // All that it can be lacks the key.
+            Value::Bool(false) if is_question => None,
+            found => Some(found),
+        })
     }
 
     /// Whether something that is not known is one of some constants.

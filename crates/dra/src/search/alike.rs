@@ -82,7 +82,11 @@ impl<'c> Looks<'c> {
             return None;
         }
         let has_several_asks = claims.asks.len() > 1;
-        for (_, claim) in claims.claims.iter() {
+        for (id, claim) in claims.claims.iter() {
+            // All devices are taken as they are listed: whether one is missed first, or in use, depends on which of two is.
+            if claims.may_miss_one_of_all(id) {
+                return None;
+            }
             for constraint in claim.constraints.as_ref().ok()? {
                 match &constraint.rule {
                     Rule::Match(name) | Rule::Distinct(name) => looks.attributes.push(name),

@@ -208,18 +208,14 @@ impl<'s> Search<'s, '_> {
 
     fn find_domains(&mut self, claim: ClaimId) -> Option<HashMap<AskId, Vec<CandidateId>>> {
         let (claims, pools) = (self.claims, self.pools);
+        if claims.may_miss_one_of_all(claim) {
+            return None;
+        }
         let mut domains = HashMap::new();
         for ask_id in claims.claims.of(claim).requests.iter().flat_map(|request| &request.asks) {
             let ask = claims.asks.of(*ask_id);
             // Derived attributes and amounts can fail in their own ways.
             if !ask.derived.is_empty() || ask.capacity.is_some() {
-                return None;
-            }
-            // Where a constraint excludes one of all devices, that is an error.
-            let request = claims.claims.of(claim).requests.get(ask.request)?;
-            let constraints = claims.claims.of(claim).constraints.as_ref().ok()?;
-            let can_exclude = |it: &Constraint| !it.is_over_set() && it.covers(ask, &request.name);
-            if ask.count == Count::All && constraints.iter().any(can_exclude) {
                 return None;
             }
             let mut domain = Vec::new();
