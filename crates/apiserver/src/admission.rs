@@ -21,6 +21,7 @@ mod webhook_conversion;
 
 use std::sync::Arc;
 
+use api::field::Errors;
 use api::json::Value;
 
 use crate::http::status::Result;
@@ -78,6 +79,11 @@ pub fn mutate(
 /// Writes into a new object what only the server knows of who sends it.
 pub fn name_sender(resource: &Resource<'_>, object: &mut Value, user: &User) {
     certificates::name_requester(resource, object, user);
+}
+
+/// What is wrong with a new object that its kind alone cannot say.
+pub(crate) fn complaints(resource: &Resource<'_>, object: &Value) -> Errors {
+    certificates::validate_signature(resource, object)
 }
 
 /// As [`mutate`], for a new object, which may need another that was made a moment ago.

@@ -78,6 +78,31 @@ impl User {
 /// Why a token is not accepted. Clients that use it are only told that they are not authorized.
 pub(crate) const INVALID_TOKEN: &str = "invalid bearer token";
 
+/// What who puts too many spaces before a token should know.
+pub(crate) const SPACED_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// The words of the first header of authorization, three at most; none if there is no such header.
+fn words(headers: &HeaderMap) -> Result<Vec<&str>, Refused> {
+    let Some(header) = headers.get(AUTHORIZATION) else { return Ok(Vec::new()) };
+    let header = header.to_str().map_err(|_| Refused::for_good(INVALID_TOKEN))?;
+    Ok(header.trim().splitn(3, ' ').collect())
+}
+
+/// The token of a request; none if it has no header for it, or one of another scheme. What follows the token is not read.
+fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+    Ok(match words(headers)?.as_slice() {
+        [scheme, token, ..] if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() => Some(*token),
+        _ => None,
+    })
+}
+
+/// Whether a token is not read because of the spaces before it.
+pub(crate) fn has_spaced_token(headers: &HeaderMap) -> bool {
+    let words = words(headers).unwrap_or_default();
+    matches!(words.as_slice(), [scheme, "", _] if scheme.eq_ignore_ascii_case("bearer"))
+}
+
 /// Tells users apart.
 pub struct Authenticator {
     tokens: RwLock<Arc<HashMap<String, User>>>,
@@ -105,19 +130,12 @@ impl Authenticator {
     /// Who sent a request. `certificate` is the user that the connection's certificate names.
     ///
     /// # Errors
-    /// Why a token is not accepted. A header that cannot be read is not the same as none.
+    /// Why a token is not accepted. A header that cannot be read is not the same as none; one of another scheme is.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, Refused> {
         if let Some(user) = certificate {
             return Ok(user.clone());
         }
-        let Some(header) = headers.get(AUTHORIZATION) else {
-            return Ok(User::anonymous());
-        };
-        let header = header.to_str().map_err(|_| Refused::for_good(INVALID_TOKEN))?;
-        let token = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let Some(token) = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty()) else {
-            return Err(Refused::for_good(INVALID_TOKEN));
-        };
+        let Some(token) = bearer_token(headers)? else { return Ok(User::anonymous()) };
         self.verify(token, self.service_accounts.audiences()).map(|verified| verified.user)
     }
 

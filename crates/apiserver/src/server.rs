@@ -53,7 +53,7 @@ use crate::http::status::{Failure, Result};
 use crate::http::warnings;
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
-use crate::identity::{Authenticator, User, impersonation};
+use crate::identity::{Authenticator, SPACED_TOKEN, User, has_spaced_token, impersonation};
 use crate::metrics::{Counted, Labels, Metrics};
 use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
@@ -496,7 +496,10 @@ impl Server {
         let flow = Flow { asked, schema: schema.as_ref(), query, labels, writes };
         let work = warnings::collect(self.routed(parts, body, &flow));
         match tokio::time::timeout(self.options.request_timeout, work).await {
-            Ok((result, warnings)) => {
+            Ok((result, mut warnings)) => {
+                if certificate.is_none() && has_spaced_token(&parts.headers) {
+                    warnings.insert(0, SPACED_TOKEN.to_owned());
+                }
                 if let Err(failure) = &result {
                     self.refusals.add(&user, target, failure);
                 }
@@ -599,13 +602,12 @@ impl Server {
             None => self.find_custom(target).await?.map(Row::Custom),
         };
         let Some(row) = row else {
-            if !resources::groups().iter().any(|(group, _)| *group == target.group) {
-                return Ok(not_found());
-            }
-            if !self.options.runtime_config.has_version(&target.group, &target.version) && !target.group.is_empty() {
-                return Ok(not_found());
-            }
-            return Err(Failure::no_resource());
+            let config = &self.options.runtime_config;
+            let mut versions = resources::groups().iter().filter(|(group, _)| *group == target.group);
+            let is_served = versions.any(|(group, versions)| {
+                group.is_empty() || versions.iter().any(|version| config.has_version(group, version))
+            });
+            return if is_served { Err(Failure::no_resource()) } else { Ok(not_found()) };
         };
         let custom = row.custom();
         // What is held while a request waits is kept small.

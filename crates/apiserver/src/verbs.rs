@@ -91,6 +91,9 @@ impl Call<'_> {
         }
         if self.custom().is_some() {
             self.check_media_type(verb)?;
+        } else if reviews::is_review(self.resource.group) && !self.target.name.is_empty() {
+            // Nothing is kept that could have a name.
+            return Err(Failure::no_resource());
         } else if !self.resource.verbs.contains(&verb.name()) {
             return Err(Failure::method_not_allowed());
         }
@@ -114,12 +117,7 @@ impl Call<'_> {
 
     /// Refuses names that no object can have.
     fn check_name(&self) -> Result<()> {
-        let complaints = api::names::path_segment(&self.target.name);
-        if complaints.is_empty() {
-            return Ok(());
-        }
-        let name = api::go_text::quote(&self.target.name);
-        Err(Failure::bad_request(format!("Name parameter invalid: {name}: {}", complaints.join(";"))))
+        if self.target.name.is_empty() { Ok(()) } else { Failure::check_name_parameter(&self.target.name) }
     }
 
     /// Custom resources have no protobuf form.

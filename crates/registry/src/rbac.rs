@@ -8,6 +8,7 @@ use api::names;
 
 use crate::document::Read;
 use crate::meta;
+use crate::selectors::Selection;
 use crate::strategy::{PLAIN, Strategy};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -63,6 +64,9 @@ fn validate_role(role: &Value, is_namespaced: bool, errors: &mut Errors) {
         }
         for (index, selector) in selectors.iter().enumerate() {
             meta::validate_selector(selector, false, &at.index(index), errors);
+            if matches!(Selection::new(selector), Selection::Bad) {
+                errors.invalid(at.index(index), Value::Null, "invalid label selector.");
+            }
         }
     }
     // Declared rules come behind the written ones.

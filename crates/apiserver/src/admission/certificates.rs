@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use api::field::{Errors, Path};
 use api::go_text::quote;
 use api::json::{Object, Value};
+use api::x509::request;
 
 use super::role_escalation::changes_only_owners;
 use crate::authorization::Request;
@@ -16,6 +18,7 @@ use crate::identity::User;
 use crate::objects::metadata;
 use crate::resources::Resource;
 use crate::server::Server;
+use crate::serving::certificates::issue;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
@@ -44,6 +47,27 @@ pub(super) fn name_requester(resource: &Resource<'_>, object: &mut Value, user: 
         let extra: Object = user.extra.iter().map(|(key, values)| (key.as_str(), texts(values))).collect();
         spec.insert("extra", extra);
     }
+}
+
+/// Who asks for a certificate must have the key. What cannot be read is complained about elsewhere.
+pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    if (resource.group, resource.plural) != (GROUP, REQUESTS) {
+        return errors;
+    }
+    let text = object.str_at(&["spec", "request"]).unwrap_or_default();
+    let pem = api::base64::decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let request = request::from_pem(&pem).unwrap_or_default();
+    if registry::certificates::subject_of_request(object).is_err() {
+        return errors;
+    }
+    let verified = request::Request::read(&request)
+        .map_or(Err("x509: malformed certificate request"), |request| issue::verify_signature(&request));
+    if let Err(why) = verified {
+        let at = Path::new("spec");
+        errors.invalid(at.child("request"), text, why);
+    }
+    errors
 }
 
 /// Checks a new object.

@@ -58,13 +58,18 @@ impl Attempt<'_> {
         if self.may("escalate", GROUP, self.resource.plural, &self.target.name) {
             return Ok(());
         }
-        let given = role.get("rules").and_then(Value::as_array).unwrap_or_default();
-        let given: Option<Vec<Rule>> = given.iter().map(Rule::from_value).collect();
+        let written = |role: &Value| role.get("rules").and_then(Value::as_array).unwrap_or_default().to_vec();
+        let given: Option<Vec<Rule>> = written(role).iter().map(Rule::from_value).collect();
         let given = given.ok_or_else(|| Failure::bad_request("a rule of the role cannot be read"))?;
         self.confirm_rules(role, &given)?;
-        // What an aggregated role will hold nobody knows.
-        let is_aggregated = is_aggregated(role) || old.is_some_and(is_aggregated);
         let namespace = &self.target.namespace;
+        // What an aggregated role holds may not be written in it yet.
+        if let Some(old) = old.filter(|old| is_aggregated(old) && same_rules(role, old)) {
+            let held = self.server.authorizer.role_rules("ClusterRole", "", metadata::text(old, "name"));
+            self.confirm_rules(role, &held.unwrap_or_default())?;
+        }
+        // What it will hold nobody knows.
+        let is_aggregated = is_aggregated(role) || old.is_some_and(is_aggregated);
         if is_aggregated && !self.server.authorizer.missing(self.user, namespace, &Rule::everything()).is_empty() {
             return Err(self.forbidden(role, "must have cluster-admin privileges to use the aggregationRule"));
         }
@@ -85,6 +90,7 @@ impl Attempt<'_> {
         if kind == "Role" && namespace.is_empty() {
             return Err(Failure::bad_request("Namespace parameter required."));
         }
+        Failure::check_name_parameter(name)?;
         // Kubernetes names the resource of the request here, not that of the role.
         let granted = self.server.authorizer.role_rules(kind, namespace, name);
         let granted = granted.ok_or_else(|| Failure::not_found(self.resource, name))?;
@@ -118,6 +124,12 @@ impl Attempt<'_> {
         let target = Target::of_check(group, plural, &self.target.namespace, name);
         self.server.authorizer.allows(self.user, Request::Resource { verb, target: &target })
     }
+}
+
+/// Whether the rules are left as they were; writing down that there are none is a change if nothing was written before.
+fn same_rules(role: &Value, old: &Value) -> bool {
+    let rules = |role: &Value| role.get("rules").filter(|it| !it.is_null()).cloned();
+    rules(role) == rules(old)
 }
 
 fn is_aggregated(role: &Value) -> bool {

@@ -1,7 +1,8 @@
 //! Roles that are made of other roles: which ones, all the way down.
 //!
 //! Aggregated roles may choose each other, in circles too. What each of them holds is the smallest solution: the rules of
-//! all plain roles that can be reached. It is worked out once per change of the roles, for all of them together.
+//! all plain roles that can be reached. One that reaches no rules at all keeps those that are written in it, and hands them
+//! on as a plain one does. It is worked out once per change of the roles, for all of them together.
 
 use api::json::Object;
 use api::labels::Selector;
@@ -9,22 +10,42 @@ use api::labels::Selector;
 /// A role as others choose it.
 pub(super) struct Candidate<'a> {
     pub(super) labels: &'a Object,
+    /// Whether rules are written in it.
+    pub(super) has_rules: bool,
     /// What it is made of; none for a plain role.
     pub(super) selectors: Option<&'a [Selector]>,
 }
 
-/// For each role the plain roles that it is made of, as places in the list; for plain ones that is nothing.
+/// For each role the roles that it is made of, as places in the list; for plain ones that is nothing.
 pub(super) fn resolve(roles: &[Candidate<'_>]) -> Vec<Vec<usize>> {
     let chosen: Vec<Vec<usize>> = roles.iter().enumerate().map(|(own, role)| choose(roles, own, role)).collect();
-    let mut reached: Vec<Set> = chosen.iter().map(|_| Set::of(roles.len())).collect();
-    for (of, choices) in chosen.iter().enumerate() {
-        for choice in choices.iter().filter(|it| roles.get(**it).is_some_and(|it| it.selectors.is_none())) {
-            if let Some(reached) = reached.get_mut(of) {
-                reached.insert(*choice);
-            }
+    let with_rules: Vec<bool> = roles.iter().map(|role| role.has_rules).collect();
+    let touched = reach(&chosen, &with_rules);
+    let keeps_own = |(own, touched): (usize, &Set)| {
+        let touches_others = touched.members().into_iter().any(|it| it != own);
+        roles.get(own).is_some_and(|role| role.selectors.is_some() && role.has_rules) && !touches_others
+    };
+    let keeps_own: Vec<bool> = touched.iter().enumerate().map(keeps_own).collect();
+    let sources: Vec<bool> =
+        roles.iter().zip(&keeps_own).map(|(role, keeps_own)| role.selectors.is_none() || *keeps_own).collect();
+    let mut reached = reach(&chosen, &sources);
+    for (own, (reached, keeps_own)) in reached.iter_mut().zip(keeps_own).enumerate() {
+        if keeps_own {
+            reached.insert(own);
         }
     }
-    let aggregated: Vec<usize> = (0..roles.len()).filter(|it| !chosen.get(*it).is_none_or(Vec::is_empty)).collect();
+    reached.iter().map(Set::members).collect()
+}
+
+/// The sources that each role chooses, itself or through others.
+fn reach(chosen: &[Vec<usize>], is_source: &[bool]) -> Vec<Set> {
+    let mut reached: Vec<Set> = chosen.iter().map(|_| Set::of(chosen.len())).collect();
+    for (reached, choices) in reached.iter_mut().zip(chosen) {
+        for choice in choices.iter().filter(|it| is_source.get(**it) == Some(&true)) {
+            reached.insert(*choice);
+        }
+    }
+    let aggregated: Vec<usize> = (0..chosen.len()).filter(|it| !chosen.get(*it).is_none_or(Vec::is_empty)).collect();
     // Each round hands on what is known by one step; circles end when nothing is new.
     let mut changed = true;
     while changed {
@@ -36,7 +57,7 @@ pub(super) fn resolve(roles: &[Candidate<'_>]) -> Vec<Vec<usize>> {
             }
         }
     }
-    reached.iter().map(Set::members).collect()
+    reached
 }
 
 /// The roles that an aggregated one chooses, itself not.
@@ -88,20 +109,29 @@ impl Set {
 mod tests {
     use super::*;
 
-    /// Roles are given as labels and, behind `<`, the labels that they are made of.
+    /// Roles are given as labels and, behind `<`, the labels that they are made of. Plain ones have rules, and so have
+    /// those that begin with `!`.
     #[track_caller]
     fn check(roles: &[&str], expected: &[&[usize]]) {
-        let parsed: Vec<(Object, Option<Vec<Selector>>)> = roles
+        let parsed: Vec<(Object, bool, Option<Vec<Selector>>)> = roles
             .iter()
             .map(|role| {
+                let has_rules = role.starts_with('!') || !role.contains('<');
+                let role = &role.trim_start_matches('!');
                 let (labels, selectors) = role.split_once('<').map_or((*role, None), |(own, of)| (own, Some(of)));
                 let labels = labels.split(' ').filter(|it| !it.is_empty()).map(|it| (it, "true")).collect();
                 let parse = |of: &str| of.split(' ').map(|it| Selector::parse(it).unwrap()).collect();
-                (labels, selectors.map(parse))
+                (labels, has_rules, selectors.map(parse))
             })
             .collect();
-        let candidates: Vec<Candidate<'_>> =
-            parsed.iter().map(|(labels, selectors)| Candidate { labels, selectors: selectors.as_deref() }).collect();
+        let candidates: Vec<Candidate<'_>> = parsed
+            .iter()
+            .map(|(labels, has_rules, selectors)| Candidate {
+                labels,
+                has_rules: *has_rules,
+                selectors: selectors.as_deref(),
+            })
+            .collect();
         assert_eq!(resolve(&candidates), expected);
     }
 
@@ -110,6 +140,16 @@ mod tests {
         check(&["a", "b", "<a", "<a b"], &[&[], &[], &[0], &[0, 1]]);
         // Through another one, and not through itself.
         check(&["a", "b<a", "<b", "c<c"], &[&[], &[0], &[0], &[]]);
+    }
+
+    #[test]
+    fn one_that_reaches_no_rules_keeps_its_own() {
+        check(&["!x<a", "y<x"], &[&[0], &[0]]);
+        // Others get them, too; one that reaches rules loses its own.
+        check(&["!x<a", "!<x", "x"], &[&[0], &[0, 2], &[]]);
+        check(&["!<x", "!x<y", "y<z"], &[&[1], &[1], &[]]);
+        // In a circle nobody knows whose rules would last: none.
+        check(&["!x<y", "!y<x"], &[&[], &[]]);
     }
 
     #[test]

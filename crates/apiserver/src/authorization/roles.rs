@@ -46,6 +46,13 @@ struct Role {
     selectors: Option<Vec<Selector>>,
 }
 
+impl Role {
+    fn as_candidate(&self) -> Candidate<'_> {
+        let has_rules = !self.rules.is_empty();
+        Candidate { labels: &self.labels, has_rules, selectors: self.selectors.as_deref() }
+    }
+}
+
 /// Who gets the rules of a role.
 struct Binding {
     name: String,
@@ -205,8 +212,7 @@ impl Roles {
 /// The rules of all roles, aggregated ones filled.
 fn resolve(roles: &[Arc<Role>]) -> HashMap<RoleName, Arc<[Rule]>> {
     let cluster: Vec<&Arc<Role>> = roles.iter().filter(|role| role.name.0 == "ClusterRole").collect();
-    let candidates: Vec<Candidate<'_>> =
-        cluster.iter().map(|role| Candidate { labels: &role.labels, selectors: role.selectors.as_deref() }).collect();
+    let candidates: Vec<Candidate<'_>> = cluster.iter().map(|role| role.as_candidate()).collect();
     let mut rules: HashMap<RoleName, Arc<[Rule]>> =
         roles.iter().map(|role| (role.name.clone(), role.rules.clone())).collect();
     for (role, parts) in cluster.iter().zip(aggregation::resolve(&candidates)) {

@@ -148,11 +148,12 @@ fn has(list: &[String], wanted: &str) -> bool {
 /// Whether a list names a resource, or a part of it: `*` is everything, `*/scale` every part of that name.
 fn covers_resource(list: &[String], resource: &str, subresource: &str) -> bool {
     list.iter().any(|it| {
-        it == "*"
-            || match it.split_once('/') {
-                None => subresource.is_empty() && it == resource,
-                Some((of, part)) => !subresource.is_empty() && part == subresource && (of == "*" || of == resource),
-            }
+        let is_same = if subresource.is_empty() {
+            it == resource
+        } else {
+            it.strip_prefix(resource).and_then(|rest| rest.strip_prefix('/')) == Some(subresource)
+        };
+        it == "*" || is_same || !subresource.is_empty() && it.strip_prefix("*/") == Some(subresource)
     })
 }
 

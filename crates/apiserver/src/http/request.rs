@@ -167,12 +167,9 @@ pub enum Route {
 /// Reads method and path.
 #[must_use]
 pub fn route(method: &Method, path: &str, query: &Query) -> Route {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    let mut segments: Vec<String> = Vec::new();
-    for segment in path.split('/').skip(1) {
-        segments.push(percent_decode_str(segment).decode_utf8_lossy().into_owned());
-    }
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    // Kubernetes: an escaped slash divides, too.
+    let path = percent_decode_str(path.strip_suffix('/').unwrap_or(path)).decode_utf8_lossy();
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (group, version, mut rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),

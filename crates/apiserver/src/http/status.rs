@@ -106,6 +106,30 @@ impl Failure {
         Self::new(409, "Conflict", message).about(name, resource.group, resource.plural)
     }
 
+    /// Lets a name pass under which an object can be looked up.
+    ///
+    /// # Errors
+    /// 400 if there is none, or no object can have it.
+    pub fn check_name_parameter(name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Self::bad_request("Name parameter required."));
+        }
+        let complaints = api::names::path_segment(name);
+        if complaints.is_empty() {
+            return Ok(());
+        }
+        let name = api::go_text::quote(name);
+        Err(Self::bad_request(format!("Name parameter invalid: {name}: {}", complaints.join(";"))))
+    }
+
+    /// As [`conflict`](Self::conflict), where Kubernetes names the kind and not the resource.
+    #[must_use]
+    pub fn conflict_of_kind(resource: &Resource<'_>, name: &str, why: &str) -> Box<Self> {
+        let qualified = crate::resources::qualified(resource.kind, resource.group);
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, resource.group, resource.kind)
+    }
+
     /// The object that an update was based on has changed.
     #[must_use]
     pub fn modified(resource: &Resource<'_>, name: &str) -> Box<Self> {

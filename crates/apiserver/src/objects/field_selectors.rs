@@ -101,13 +101,19 @@ impl Selector {
     }
 }
 
-/// The fields that a selector asks to have one value; none if it is not understood.
+/// The fields that a selector asks to have one value; none if it is not understood: who asks without a limit asks for more.
 #[must_use]
 pub fn equalities(text: &str) -> Vec<(String, String)> {
+    understood_equalities(text).unwrap_or_default()
+}
+
+/// As [`equalities`]; nothing if the selector is not understood.
+#[must_use]
+pub fn understood_equalities(text: &str) -> Option<Vec<(String, String)>> {
     let parts = split(text).into_iter().filter(|part| !part.is_empty());
     let terms: Option<Vec<_>> = parts.map(|part| operator(&part)).collect();
-    let equal = terms.unwrap_or_default().into_iter().filter(|(_, equal, _)| *equal);
-    equal.map(|(field, _, value)| (field, unescape(&value))).collect()
+    let equal = terms?.into_iter().filter(|(_, equal, _)| *equal);
+    Some(equal.map(|(field, _, value)| (field, unescape(&value))).collect())
 }
 
 /// Splits at commas that are not escaped.
@@ -132,7 +138,9 @@ fn operator(part: &str) -> Option<(String, bool, String)> {
         let rest = part.get(index..)?;
         for (text, equal) in [("!=", false), ("==", true), ("=", true)] {
             if let Some(value) = rest.strip_prefix(text) {
-                return Some((part.get(..index)?.to_owned(), equal, value.to_owned()));
+                // In values, too, an equals sign stands only behind a backslash.
+                let is_bare = value.replace("\\\\", "").replace("\\=", "").contains('=');
+                return if is_bare { None } else { Some((part.get(..index)?.to_owned(), equal, value.to_owned())) };
             }
         }
     }

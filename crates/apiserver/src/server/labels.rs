@@ -65,7 +65,12 @@ pub(super) fn log_request(parts: &http::request::Parts, verb: &str, code: u16, l
 /// The verb of a request, as rules name it.
 pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
     let verb = target.and_then(|target| target.verb);
-    verb.map_or_else(|| method.as_str().to_lowercase(), |verb| verb.name().to_owned())
+    match (verb, target) {
+        (Some(verb), _) => verb.name().to_owned(),
+        // Kubernetes: a method that means nothing to resources has no name there.
+        (None, Some(_)) => String::new(),
+        (None, None) => method.as_str().to_lowercase(),
+    }
 }
 
 /// Methods as metrics name them. Clients invent others without end; all of those are one.

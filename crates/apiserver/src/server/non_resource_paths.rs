@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::IF_NONE_MATCH;
+use percent_encoding::percent_decode_str;
 
 use super::{Server, backup, not_found, openid};
 use crate::authorization::Request;
@@ -68,16 +69,14 @@ pub(super) async fn answer(
     query: &Query,
     user: &User,
 ) -> Result<Answer> {
-    let whole = parts.uri.path();
+    let whole = percent_decode_str(parts.uri.path()).decode_utf8_lossy();
+    let whole = &*whole;
     let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
-    let is_public = path == "/version" || is_health(path);
-    if !is_public {
-        let verb = parts.method.as_str().to_lowercase();
-        let asked = Request::Path { verb: &verb, path: whole };
-        if server.authorizer.authorize(user, asked).is_err() {
-            server.catch_up().await;
-            server.authorizer.authorize(user, asked)?;
-        }
+    let verb = parts.method.as_str().to_lowercase();
+    let asked = Request::Path { verb: &verb, path: whole };
+    if server.authorizer.authorize(user, asked).is_err() {
+        server.catch_up().await;
+        server.authorizer.authorize(user, asked)?;
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let snapshot = server.customs.snapshot();
@@ -88,6 +87,7 @@ pub(super) async fn answer(
     match segments.as_slice() {
         ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
         ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
+        ["healthz" | "livez" | "readyz", ..] if path != whole => Ok(not_found()),
         ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query).await),
         ["metrics"] => {
             let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -165,12 +165,6 @@ pub(super) async fn answer(
         }
         _ => Ok(not_found()),
     }
-}
-
-fn is_health(path: &str) -> bool {
-    ["/healthz", "/livez", "/readyz"]
-        .iter()
-        .any(|it| path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {

@@ -37,10 +37,10 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let mut live = old.clone();
             call.convert(&mut live);
             let object = applied(call, &write, &live, &config, force)?;
+            let object = checked(call, object)?;
             call.confirm_rights(&object, Some(old))?;
             let based_on = BasedOn::of(call, &object)?;
-            let object = checked(call, object)?;
-            based_on.check_version(call, old)?;
+            based_on.check_version(call, &object, old, subresource)?;
             check_uid(call, &object, old)?;
             let decision = change(call, object, &GivenEmpty::default(), old, subresource, Tracking::Done)?;
             warnings::add(decision.warnings(call, old, subresource));

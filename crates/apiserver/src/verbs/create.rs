@@ -40,7 +40,8 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let mut object = decoded.object;
     check_namespace(call, &mut object)?;
     warnings::add(merge_owners(&mut object, ""));
-    if !metadata::text(&object, "resourceVersion").is_empty() {
+    // Only the store asks for that, and a dry run does not get there.
+    if !dry_run && !metadata::text(&object, "resourceVersion").is_empty() {
         return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
     }
     if !conversion::is_stored(resource, version) {
@@ -92,7 +93,8 @@ pub(super) async fn insert(
         let name = metadata::text(&object, "name").to_owned();
         call.server.meaning.prepare_create(resource, &mut object);
         admission::name_sender(resource, &mut object, call.user);
-        let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
+        let mut errors = admission::complaints(resource, &object);
+        errors.append(call.server.meaning.validate_create(resource, &given_empty.in_place(&object)));
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }

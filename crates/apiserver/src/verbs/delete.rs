@@ -116,14 +116,17 @@ impl DeleteOptions {
     }
 
     pub(super) fn check_preconditions(&self, call: &Call<'_>, object: &Value) -> Result<()> {
-        let conditions = [("UID", &self.uid, "uid"), ("ResourceVersion", &self.version, "resourceVersion")];
-        for (name, wanted, field) in conditions {
+        let conditions = [
+            ("UID", &self.uid, "uid", "deleted and then recreated"),
+            ("ResourceVersion", &self.version, "resourceVersion", "modified"),
+        ];
+        for (name, wanted, field, perhaps) in conditions {
             let found = metadata::text(object, field);
             if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
                 let why = format!(
-                    "the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). The object might have been deleted and then recreated"
+                    "the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). The object might have been {perhaps}"
                 );
-                return Err(Failure::conflict(call.resource, &call.target.name, &why));
+                return Err(Failure::conflict_of_kind(call.resource, &call.target.name, &why));
             }
         }
         Ok(())

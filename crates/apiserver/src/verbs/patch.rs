@@ -63,12 +63,12 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
             return Err(Failure::bad_request(message));
         }
-        call.confirm_rights(&object, Some(old))?;
-        let based_on = BasedOn::of(call, &object)?;
-        based_on.check_version(call, old)?;
-        check_uid(call, &object, old)?;
         let mut object = object;
         check_namespace(call, &mut object)?;
+        call.confirm_rights(&object, Some(old))?;
+        let based_on = BasedOn::of(call, &object)?;
+        based_on.check_version(call, &object, old, subresource)?;
+        check_uid(call, &object, old)?;
         warnings::add(merge_owners(&mut object, " after mutating admission happens"));
         conversion::to_stored(call.resource, &call.target.version, &mut object);
         let decision = change(call, object, &given_empty, old, subresource, tracking)?;
@@ -135,7 +135,15 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 
 /// The patched object in the client's version, and what strict reading complains about.
 pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
-    let (patched, mut complaints) = patched(call, kind, shown)?;
+    let (mut patched, mut complaints) = patched(call, kind, shown)?;
+    if kind == PatchType::Strategic {
+        // The kind of the object is known: what such a patch says of it is not read.
+        for field in ["apiVersion", "kind"] {
+            if let (Some(fields), Some(known)) = (patched.as_object_mut(), shown.get(field)) {
+                fields.insert(field, known.clone());
+            }
+        }
+    }
     if kind == PatchType::Strategic
         && let Some(of) = call.resource.object_type(&call.target.version)
         && let Some(why) = api::types::restore_error(of, &patched)
@@ -174,14 +182,15 @@ pub(super) fn unfit_as(
     patched: impl FnOnce() -> String,
     failure: Box<Failure>,
 ) -> Box<Failure> {
-    let start = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
-    match failure.message.strip_prefix(&start) {
-        Some(why) => {
+    let given = format!("{kind} in version \"{version}\"");
+    let unknown = "no kind ";
+    match failure.message.split_once(&format!(" cannot be handled as a {kind}: ")) {
+        Some((what, why)) if what == given || why.starts_with(unknown) => {
             let mut errors = api::field::Errors::new();
             errors.invalid(api::field::Path::new("patch"), patched(), why);
             Failure::invalid("", "", "", &errors)
         }
-        None => failure,
+        _ => failure,
     }
 }
 

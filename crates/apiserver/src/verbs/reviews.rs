@@ -1,10 +1,13 @@
 //! Reviews: questions about users, tokens and rights that are asked as if an object were created. Nothing is stored.
 
+mod selectors;
+
 use api::field::{Errors, Path};
 use api::json;
 use api::json::{Object, Value};
 
 use super::{Call, ownership};
+use crate::admission::node_restriction::Change;
 use crate::authorization::{Request, Rule, node};
 use crate::clock;
 use crate::http::answer::Answer;
@@ -13,7 +16,7 @@ use crate::http::payload::{self, FieldValidation};
 use crate::http::request::Target;
 use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::objects::{field_selectors, metadata};
+use crate::objects::metadata;
 
 /// Whether objects of this resource are questions.
 pub(super) fn is_review(group: &str) -> bool {
@@ -22,7 +25,7 @@ pub(super) fn is_review(group: &str) -> bool {
 
 /// Answers a question.
 pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
-    if !call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
+    if call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
     }
     if call.accepted.form == Form::Table {
@@ -36,8 +39,12 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     let warnings = payload::check_fields(validation, kind, version, decoded.complaints)?;
     let mut review = decoded.object;
     super::create::check_namespace(call, &mut review)?;
+    for field in ["uid", "creationTimestamp"].into_iter().chain(super::create::SYSTEM_FIELDS) {
+        metadata::remove(&mut review, field);
+    }
     let mut managed_fields = ownership::create(call, &review);
     metadata::remove(&mut review, "managedFields");
+    call.restrict_node("", Change::Create(&review))?;
     let status = match kind {
         "TokenReview" => token_review(call, &review).await?,
         "SelfSubjectReview" => {
@@ -56,7 +63,7 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
             let (rules, error) = call.server.authorizer.rules_of(call.user, &namespace);
             rules_status(&rules, node::node_of(call.user).is_some(), error)
         }
-        _ => access_review(call, &review).await?,
+        _ => access_review(call, &review, managed_fields.as_ref()).await?,
     };
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut review, "managedFields", managed_fields);
@@ -98,8 +105,8 @@ async fn token_review(call: &Call<'_>, review: &Value) -> Result<Value> {
 }
 
 /// What the three kinds of access reviews ask.
-async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
-    let errors = validate(call, review);
+async fn access_review(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> Result<Value> {
+    let errors = validate(call, review, managed_fields);
     if !errors.is_empty() {
         // Kubernetes has dropped the kind by now.
         return Err(Failure::invalid(call.resource.group, "", "", &errors));
@@ -118,6 +125,9 @@ async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
             extra: extra.map(|(key, values)| (key.to_lowercase(), texts(Some(values)))).collect(),
         }
     };
+    let selector = |name: &str| spec.and_then(|spec| spec.at(&["resourceAttributes", name])).filter(|it| !it.is_null());
+    let fields = selector("fieldSelector").map(selectors::fields_of).unwrap_or_default();
+    let labels = selector("labelSelector").map(selectors::labels_of).unwrap_or_default();
     let target = Target {
         verb: None,
         group: at(&["resourceAttributes", "group"]).to_owned(),
@@ -126,10 +136,7 @@ async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
         namespace: at(&["resourceAttributes", "namespace"]).to_owned(),
         name: at(&["resourceAttributes", "name"]).to_owned(),
         subresource: at(&["resourceAttributes", "subresource"]).to_owned(),
-        fields: spec
-            .and_then(|spec| spec.at(&["resourceAttributes", "fieldSelector"]))
-            .map(fields_of)
-            .unwrap_or_default(),
+        fields: fields.equalities,
     };
     let of_resource = spec.and_then(|spec| spec.get("resourceAttributes")).filter(|it| !it.is_null());
     let request = if of_resource.is_some() {
@@ -147,33 +154,24 @@ async fn access_review(call: &Call<'_>, review: &Value) -> Result<Value> {
     if decision.allowed || !decision.reason.is_empty() {
         status.insert("reason", decision.reason);
     }
+    let ignored = [("fieldSelector", fields.ignored), ("labelSelector", labels.ignored)];
+    let ignored: Vec<String> =
+        ignored.into_iter().filter_map(|(name, ignored)| Some(format!("{name} {}", ignored?))).collect();
+    if !ignored.is_empty() {
+        let texts: Vec<String> = ignored.iter().map(|it| format!("spec.resourceAttributes.{it}")).collect();
+        status.insert("evaluationError", texts.join("; "));
+    }
     Ok(Value::Object(status))
 }
 
-/// The fields that a review limits its question to.
-fn fields_of(selector: &Value) -> Vec<(String, String)> {
-    let raw = selector.str_at(&["rawSelector"]).unwrap_or_default();
-    if !raw.is_empty() {
-        return field_selectors::equalities(raw);
-    }
-    let requirements = selector.get("requirements").and_then(Value::as_array).unwrap_or_default();
-    let equal = requirements.iter().filter(|it| it.str_at(&["operator"]) == Some("In")).filter_map(|it| {
-        match texts(it.get("values")).as_slice() {
-            [value] => Some((it.str_at(&["key"])?.to_owned(), value.clone())),
-            _ => None,
-        }
-    });
-    equal.collect()
-}
-
-fn validate(call: &Call<'_>, review: &Value) -> Errors {
+fn validate(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> Errors {
     const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
     let mut errors = Errors::new();
     let spec = Path::new("spec");
     let given = |field: &str| review.at(&["spec", field]).filter(|value| !value.is_null());
     let (of_resource, of_path) = (given("resourceAttributes"), given("nonResourceAttributes"));
     if of_resource.is_some() == of_path.is_some() {
-        errors.invalid(spec, of_path.cloned().unwrap_or_default(), EXACTLY_ONE);
+        errors.invalid(spec, of_path.map(shown_path).unwrap_or_default(), EXACTLY_ONE);
     }
     let is_self = call.resource.kind == "SelfSubjectAccessReview";
     let names_user = !review.str_at(&["spec", "user"]).unwrap_or_default().is_empty();
@@ -181,9 +179,7 @@ fn validate(call: &Call<'_>, review: &Value) -> Errors {
         errors.invalid(spec.child("user"), "", "at least one of user or group must be specified");
     }
     if let Some(attributes) = of_resource {
-        for selector in ["fieldSelector", "labelSelector"] {
-            validate_selector(attributes, selector, &mut errors);
-        }
+        selectors::validate(attributes, &mut errors);
     }
     let is_local = call.resource.kind == "LocalSubjectAccessReview";
     let mut metadata = review.get("metadata").cloned().unwrap_or_default();
@@ -192,7 +188,11 @@ fn validate(call: &Call<'_>, review: &Value) -> Errors {
     }
     if metadata.as_object().is_some_and(|fields| !fields.is_empty()) {
         let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
-        errors.invalid(Path::new("metadata"), review.get("metadata").cloned().unwrap_or_default(), detail);
+        let mut shown = review.get("metadata").cloned().unwrap_or_default();
+        if let (Some(fields), Some(managed_fields)) = (shown.as_object_mut(), managed_fields) {
+            fields.insert("managedFields", managed_fields.clone());
+        }
+        errors.invalid(Path::new("metadata"), shown, detail);
     }
     if is_local {
         let namespace = of_resource.map(|it| it.str_at(&["namespace"]).unwrap_or_default());
@@ -201,26 +201,16 @@ fn validate(call: &Call<'_>, review: &Value) -> Errors {
         }
         if let Some(attributes) = of_path {
             let at = Path::new("spec.nonResourceAttributes");
-            errors.invalid(at, attributes.clone(), "disallowed on this kind of request");
+            errors.invalid(at, shown_path(attributes), "disallowed on this kind of request");
         }
     }
     errors
 }
 
-fn validate_selector(attributes: &Value, name: &str, errors: &mut Errors) {
-    let Some(selector) = attributes.get(name).filter(|it| !it.is_null()) else { return };
-    let attributes_path = Path::new("spec.resourceAttributes");
-    let at = attributes_path.child(name);
-    let raw = selector.str_at(&["rawSelector"]).unwrap_or_default();
-    let requirements = selector.get("requirements").and_then(Value::as_array).unwrap_or_default();
-    if !raw.is_empty() && !requirements.is_empty() {
-        errors.invalid(at.child("rawSelector"), raw, "may not specified at the same time as requirements");
-    }
-    if raw.is_empty() && requirements.is_empty() {
-        let detail =
-            format!("when spec.resourceAttributes.{name} is specified, requirements or rawSelector is required");
-        errors.required(at.child("requirements"), detail);
-    }
+/// A path and what is done with it, as refusals show them.
+fn shown_path(attributes: &Value) -> Value {
+    let at = |field: &str| attributes.str_at(&[field]).unwrap_or_default();
+    json!({"Path": (at("path")), "Verb": (at("verb"))})
 }
 
 fn rules_status(rules: &[Rule], is_incomplete: bool, error: Option<String>) -> Value {

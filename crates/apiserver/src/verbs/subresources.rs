@@ -8,6 +8,7 @@ mod token;
 
 pub(super) use self::binding::bind;
 use super::{Call, patch, read, update};
+use crate::authorization;
 use crate::http::answer::Answer;
 use crate::http::request::Verb;
 use crate::http::status::{Failure, Result};
@@ -38,9 +39,22 @@ pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
         ("eviction", Verb::Create) => eviction::evict(call).await,
         ("token", Verb::Create) => token::create(call).await,
         ("log", Verb::Get) => log::log(call).await,
-        ("exec" | "attach" | "portforward" | "proxy", _) => needs_kubelet(call).await,
+        ("exec" | "attach" | "portforward", _) => {
+            confirm_may_enter(call)?;
+            needs_kubelet(call).await
+        }
+        ("proxy", _) => needs_kubelet(call).await,
         _ => Err(Failure::method_not_allowed()),
     }
+}
+
+/// Who enters a pod needs the right to `create` there, also where a browser can only `get`.
+fn confirm_may_enter(call: &Call<'_>) -> Result<()> {
+    let asked = authorization::Request::Resource { verb: "create", target: call.target };
+    if call.server.authorizer.allows(call.user, asked) {
+        return Ok(());
+    }
+    Err(Failure::forbidden(call.resource.group, call.resource.plural, &call.target.name, ""))
 }
 
 async fn needs_kubelet(call: &Call<'_>) -> Result<Answer> {

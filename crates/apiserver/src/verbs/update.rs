@@ -36,8 +36,12 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
                 Value::Null => read(call)?.0.object,
                 object => object,
             };
+            if let Ok(based_on) = &based_on {
+                based_on.check_uid(call, old)?;
+            }
             call.confirm_rights(&object, Some(old))?;
-            based_on.as_ref().map_err(Clone::clone)?.check(call, old)?;
+            let based_on = based_on.as_ref().map_err(Clone::clone)?;
+            based_on.check_version(call, &object, old, subresource)?;
             let decision = change(call, object, &given_empty, old, subresource, tracking)?;
             warnings::add(decision.warnings(call, old, subresource));
             Ok(decision)
@@ -146,18 +150,20 @@ impl BasedOn {
     }
 
     /// Whether it is the stored object.
-    pub(super) fn check(&self, call: &Call<'_>, old: &Value) -> Result<()> {
+    fn check_uid(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let uid = metadata::text(old, "uid");
         if !self.uid.is_empty() && self.uid != uid {
             return Err(wrong_uid(call, &self.uid, uid));
         }
-        self.check_version(call, old)
+        Ok(())
     }
 
     /// Whether it is the stored object as it is now.
-    pub(super) fn check_version(&self, call: &Call<'_>, old: &Value) -> Result<()> {
+    pub(super) fn check_version(&self, call: &Call<'_>, object: &Value, old: &Value, subresource: &str) -> Result<()> {
         let is_set = !matches!(self.version.as_str(), "" | "0");
         if is_set && self.version != metadata::text(old, "resourceVersion") {
+            // A node that may not change the object need not know that it has changed.
+            call.restrict_node(subresource, Change::Update(object, old))?;
             return Err(Failure::modified(call.resource, &call.target.name));
         }
         Ok(())
@@ -178,15 +184,31 @@ pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<
 
 /// The object is another one than the update names.
 fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failure> {
-    let (group, plural) = call.resource.storage_name();
-    let group = if group == "core" { String::new() } else { format!("{group}/") };
+    let place = upstream_place(call);
+    // A dry run does not get as far as the store.
+    let root = if call.is_dry_run().unwrap_or_default() { "" } else { "/registry" };
     let namespace = if call.resource.namespaced { format!("{}/", call.target.namespace) } else { String::new() };
     let name = &call.target.name;
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{group}{plural}/{namespace}{name}, \
+        "StorageError: invalid object, Code: 4, Key: {root}/{place}/{namespace}{name}, \
          ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     );
     Failure::conflict(call.resource, name, &why)
+}
+
+/// Where Kubernetes keeps the objects of a resource, as its refusals show it.
+fn upstream_place(call: &Call<'_>) -> String {
+    let (group, plural) = (call.resource.group, call.resource.plural);
+    match (group, plural) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+        _ if call.custom().is_some() => format!("{group}/{plural}"),
+        _ => plural.to_owned(),
+    }
 }
 
 /// Whether the document says who owns its fields.

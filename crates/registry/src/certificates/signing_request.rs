@@ -40,7 +40,10 @@ const USAGES: [&str; 23] = [
 
 pub(crate) const SIGNING_REQUEST: Strategy = Strategy {
     prepare_create: |request, _| request.set("status", Value::object()),
-    validate_create: |request, _, errors| validate(request, None, errors),
+    validate_create: |request, _, errors| {
+        validate(request, None, errors);
+        validate_decisions(request, None, errors);
+    },
     prepare_update: |request, old, _| {
         request.set("spec", old.field("spec").clone());
         request.set("status", old.field("status").clone());
@@ -176,7 +179,6 @@ fn validate_conditions(request: &Value, old: Option<&Value>, errors: &mut Errors
     let had: Vec<&str> = old
         .map(|old| old.field("status").list("conditions").iter().map(|it| it.text("type")).collect())
         .unwrap_or_default();
-    let was_both = had.contains(&"Approved") && had.contains(&"Denied");
     let was_repeated = had.iter().enumerate().any(|(index, it)| had.iter().take(index).any(|other| other == it));
     for (index, condition) in list.iter().enumerate() {
         let here = at.index(index);
@@ -192,17 +194,21 @@ fn validate_conditions(request: &Value, old: Option<&Value>, errors: &mut Errors
             _ => {}
         }
         let before = list.get(..index).unwrap_or_default();
-        let other = match kind {
-            "Approved" => "Denied",
-            "Denied" => "Approved",
-            _ => "",
-        };
-        if !other.is_empty() && !was_both && before.iter().any(|it| it.text("type") == other) {
-            errors.invalid(at, kind, "Approved and Denied conditions are mutually exclusive");
-        }
         if !was_repeated && before.iter().any(|it| it.text("type") == kind) {
             errors.duplicate(here.child("type"), kind);
         }
+    }
+}
+
+/// A request is approved or denied, not both; one that was may stay so.
+fn validate_decisions(request: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let is_both = |request: &Value| ["Approved", "Denied"].iter().all(|of| !conditions(request, of).is_empty());
+    if is_both(request) && !old.is_some_and(is_both) {
+        let both = ["Approved", "Denied"].map(|of| format!("conditions[{{\"type\": \"{of}\"}}]"));
+        let status = Path::new("status");
+        let [approved, denied] = &both;
+        let detail = format!("must specify at most one of: `{approved}`, `{denied}`");
+        errors.invalid(status.child("conditions"), format!("{{{}}}", both.join(", ")), detail);
     }
 }
 
@@ -223,6 +229,9 @@ fn wrong_certificate(certificate: &str) -> Option<String> {
         }
         if block.has_headers {
             return Some("no PEM block headers are permitted".to_owned());
+        }
+        if block.bytes.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
         }
         x509::certificate_subject(&block.bytes).is_none().then(|| "x509: malformed certificate".to_owned())
     })
@@ -257,4 +266,6 @@ fn validate_change(request: &Value, old: &Value, writer: Writer, errors: &mut Er
         }
     }
     meta::validate_update(request, old, errors);
+    // Declared rules come behind the written ones.
+    validate_decisions(request, Some(old), errors);
 }

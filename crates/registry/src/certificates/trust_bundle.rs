@@ -19,13 +19,9 @@ pub(crate) const TRUST_BUNDLE: Strategy = Strategy {
     validate_update: |bundle, old, _, errors| {
         validate(bundle, Some(old), errors);
         meta::validate_update(bundle, old, errors);
-        let (spec, at) = (bundle.field("spec"), Path::new("spec"));
-        meta::immutable(
-            spec.field("signerName"),
-            old.field("spec").field("signerName"),
-            at.child("signerName"),
-            errors,
-        );
+        let at = Path::new("spec");
+        let signer = |bundle: &Value| Value::from(bundle.field("spec").text("signerName"));
+        meta::immutable(&signer(bundle), &signer(old), at.child("signerName"), errors);
     },
     ..PLAIN
 };

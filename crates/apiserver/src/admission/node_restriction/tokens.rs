@@ -96,7 +96,15 @@ pub(super) fn admit_certificate_request(attempt: &Attempt<'_>, node: &str, chang
     let shown = quote(&format!("{namespace}/{}", at("podName")));
     // What may be the fault of a cache that is behind is not a refusal: the node tries again.
     let again = |why: String| Err(Failure::unclassified(why));
-    let own = attempt.object("nodes", "", node)?;
+    let retrieve = |what: &str, plural: &str, namespace: &str, name: &str| {
+        let named = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+        attempt.object(plural, namespace, name).map_err(|failure| {
+            let why = &failure.message;
+            let text = format!("while retrieving {what} {} named in the PodCertificateRequest: {why}", quote(&named));
+            Failure::unclassified(text)
+        })
+    };
+    let own = retrieve("node", "nodes", "", node)?;
     if metadata::text(&own, "uid") != at("nodeUID") {
         return again(format!(
             "PodCertificateRequest for pod {shown} names node UID {}, inconsistent with the running node ({})",
@@ -104,7 +112,7 @@ pub(super) fn admit_certificate_request(attempt: &Attempt<'_>, node: &str, chang
             quote(metadata::text(&own, "uid"))
         ));
     }
-    let pod = attempt.object("pods", namespace, at("podName"))?;
+    let pod = retrieve("pod", "pods", namespace, at("podName"))?;
     if metadata::text(&pod, "uid") != at("podUID") {
         return again(format!(
             "PodCertificateRequest for pod {shown} contains pod UID ({}) which differs from running pod {}",
@@ -129,7 +137,7 @@ pub(super) fn admit_certificate_request(attempt: &Attempt<'_>, node: &str, chang
             quote(account)
         ));
     }
-    let found = attempt.object("serviceaccounts", namespace, account)?;
+    let found = retrieve("service account", "serviceaccounts", namespace, account)?;
     if metadata::text(&found, "uid") != at("serviceAccountUID") {
         return again(format!(
             "PodCertificateRequest for pod {shown} names service account UID {}, which differs from the running service account ({})",

@@ -21,10 +21,10 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Eviction")?;
     let eviction = payload.value;
     let name = call.target.name.as_str();
+    call.restrict_node("eviction", Change::Create(&eviction))?;
     if metadata::text(&eviction, "name") != name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
-    call.restrict_node("eviction", Change::Create(&eviction))?;
     let mut options = DeleteOptions::dry_run(call.is_dry_run()?);
     if let Some(given) = eviction.get("deleteOptions") {
         options.merge(given)?;

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::payload::{self, FieldValidation};
 use crate::http::status::{Failure, Result};
+use crate::http::warnings;
 use crate::identity::service_accounts::{Bound, Lifetime, Reference};
 use crate::objects::apply::{Single, Versions as _, Write};
 use crate::objects::metadata;
@@ -36,20 +37,23 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, KIND)?;
     let of = api::types::by_kind(GROUP, "v1", KIND);
     let decoded = payload::decode_kind(GROUP, "v1", KIND, of, payload)?;
-    let mut warnings = payload::check_fields(validation, KIND, "v1", decoded.complaints)?;
+    warnings::add(payload::check_fields(validation, KIND, "v1", decoded.complaints)?);
     let mut request = decoded.object;
     let (namespace, name) = (call.target.namespace.as_str(), call.target.name.as_str());
-    for (field, expected, what) in [("name", name, "name"), ("namespace", namespace, "namespace")] {
-        let given = metadata::text(&request, field);
-        if !given.is_empty() && given != expected {
-            let mut errors = Errors::new();
-            let detail = format!("must match the service account {what} if specified");
-            errors.invalid(Path::new("metadata").child(field), given, detail);
-            return Err(Failure::invalid(GROUP, KIND, name, &errors));
-        }
+    let given = metadata::text(&request, "namespace");
+    if !given.is_empty() && given != namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::bad_request(message));
     }
     call.wait_for_now().await?;
     call.restrict_node("token", Change::Create(&request))?;
+    let given = metadata::text(&request, "name");
+    if !given.is_empty() && given != name {
+        let mut errors = Errors::new();
+        let detail = "must match the service account name if specified";
+        errors.invalid(Path::new("metadata").child("name"), given, detail);
+        return Err(Failure::invalid(GROUP, KIND, name, &errors));
+    }
     let Some(account) = call.cache().get(&call.key()).map(|account| account.decode()) else {
         return Err(Failure::not_found(call.resource, name));
     };
@@ -94,8 +98,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         fields.insert("status", json!({"token": token, "expirationTimestamp": expires}));
     }
     let normal = of.and_then(|of| api::types::decode(of, &request).ok()).map_or(request, |normal| normal.value);
-    warnings.dedup();
-    Ok(Answer::json(201, &normal).with_warnings(warnings))
+    Ok(Answer::json(201, &normal))
 }
 
 /// Requests are answered with managed fields, like objects.
@@ -156,7 +159,12 @@ fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<Bound> {
     };
     let at = |field: &str| reference.str_at(&[field]).unwrap_or_default();
     let (kind, api_version, name) = (at("kind"), at("apiVersion"), at("name"));
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    // Kubernetes: a version that cannot be read is none, and what stands there may be a kind of its own group.
+    let (group, version) = match api_version.split('/').collect::<Vec<_>>().as_slice() {
+        [group, version] => (*group, *version),
+        [version] => ("", *version),
+        _ => ("", ""),
+    };
     let (plural, namespace) = match (group, kind) {
         ("", "Pod") => ("pods", call.target.namespace.as_str()),
         ("", "Secret") => ("secrets", call.target.namespace.as_str()),
@@ -168,6 +176,7 @@ fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<Bound> {
     };
     let find = |plural: &str, namespace: &str, name: &str| {
         let resource = resources::find("", "v1", plural).ok_or_else(Failure::no_resource)?;
+        Failure::check_name_parameter(name)?;
         let found = call.server.cache.resource(&resource.prefix()).get(&resource.key(namespace, name));
         found.map(|object| object.decode()).ok_or_else(|| Failure::not_found(resource, name))
     };
