@@ -80,17 +80,13 @@ pub async fn run(context: Context) {
     let executor = context.executor();
     executor.expectations().follow(&slices, &SLICES.plural);
     let topology = Arc::<Mutex<Topology>>::default();
-    let (known, zones) = (nodes.clone(), topology.clone());
+    let zones = topology.clone();
     let runner = watched
         .watch(Controller::new(context.name, &context.runtime))
         .watch(&slices, |slice| service_of(slice).filter(|_| is_managed_by(slice, CONTROLLER)))
         .watch_changes(&nodes, move |change| match change {
             Change::Updated { old, new } if !topology::node_changed(old, new) => Vec::new(),
-            _ => {
-                let all = known.store().list();
-                let mut zones = zones.lock().unwrap_or_else(PoisonError::into_inner);
-                zones.nodes_changed(|| all.iter().map(|node| &**node).collect())
-            }
+            _ => zones.lock().unwrap_or_else(PoisonError::into_inner).nodes_changed(),
         })
         .workers(WORKERS);
     let controller = Arc::new(Slices { watched, slices, nodes, topology, executor });

@@ -4,7 +4,7 @@
 //! would get less than it needs, there are no hints at all. Follows Kubernetes
 //! `staging/src/k8s.io/endpointslice/topologycache`, zones in the order of their names.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::core::v1::{Node, Service};
 use api::json::{Text, Value};
@@ -38,7 +38,8 @@ pub(super) struct Topology {
     ratios: Option<BTreeMap<Text, f64>>,
     /// Nodes have changed since.
     is_old: bool,
-    services: HashMap<Key, BTreeMap<&'static str, Hints>>,
+    /// The families in which a service has hints.
+    services: HashMap<Key, BTreeSet<&'static str>>,
     populated: HashSet<Key>,
 }
 
@@ -97,22 +98,10 @@ fn remove(create: &mut [Value], update: &mut Vec<Value>, unchanged: &[Value]) {
 }
 
 impl Topology {
-    /// Nodes have come, gone or changed: the services whose hints do not fit any more, if some have hints.
-    pub(super) fn nodes_changed<'a>(&mut self, nodes: impl FnOnce() -> Vec<&'a Node>) -> Vec<Key> {
+    /// Nodes have come, gone or changed: the services that have hints, which may not fit any more.
+    pub(super) fn nodes_changed(&mut self) -> Vec<Key> {
         self.is_old = true;
-        if self.services.is_empty() {
-            return Vec::new();
-        }
-        self.look(nodes);
-        let ratios = self.ratios.clone().unwrap_or_default();
-        let is_overloaded = |hints: &Hints| {
-            let total: f64 = hints.values().map(|count| f64::from(*count)).sum();
-            let has_less =
-                |(zone, ratio): (&Text, &f64)| hints.get(zone).is_none_or(|count| *count < least(total * ratio));
-            !hints.is_empty() && (ratios.is_empty() || ratios.iter().any(has_less))
-        };
-        let services = self.services.iter().filter(|(_, families)| families.values().any(is_overloaded));
-        services.map(|(key, _)| key.clone()).collect()
+        self.services.keys().cloned().collect()
     }
 
     /// Counts the nodes anew if they have changed.
@@ -176,8 +165,8 @@ impl Topology {
                 remove(create, update, unchanged);
                 Some((Severity::Warning, DISABLED, format!("{why}, addressType: {family}")))
             }
-            Ok(hints) => {
-                self.services.entry(key.clone()).or_default().insert(family, hints);
+            Ok(()) => {
+                self.services.entry(key.clone()).or_default().insert(family);
                 let message = format!("Topology Aware Hints has been enabled, addressType: {family}");
                 self.populated.insert(key.clone()).then_some((Severity::Normal, "TopologyAwareHintsEnabled", message))
             }
@@ -197,7 +186,7 @@ fn spread(
     create: &mut [Value],
     update: &mut Vec<Value>,
     unchanged: &[Value],
-) -> Result<Hints, String> {
+) -> Result<(), String> {
     let mut hints = Hints::new();
     for slice in unchanged {
         match fitting(slice, &hints, shares) {
@@ -222,7 +211,7 @@ fn spread(
         take(&mut hints, &from);
         add(&mut hints, &to, 1);
     }
-    if hints.is_empty() { Err("No hints allocated for zones".to_owned()) } else { Ok(hints) }
+    if hints.is_empty() { Err("No hints allocated for zones".to_owned()) } else { Ok(()) }
 }
 
 fn zone_of(endpoint: &Value) -> Option<Text> {
@@ -367,12 +356,12 @@ mod tests {
         assert_eq!(hint(&mut topology, &mut create, &[]).0, Some("TopologyAwareHintsEnabled"));
         assert_eq!(hint(&mut topology, &mut [], &create), (None, Vec::new()), "nothing has changed");
         // The nodes of one zone go: the service has to be looked at, and its hints go.
-        let keys = topology.nodes_changed(|| even.iter().take(1).collect());
-        assert_eq!(keys, std::slice::from_ref(&key));
+        assert_eq!(topology.nodes_changed(), std::slice::from_ref(&key));
+        topology.look(|| even.iter().take(1).collect());
         let (told, update) = hint(&mut topology, &mut [], &create);
         assert_eq!((told, meant(&update).as_str()), (Some(DISABLED), "----"));
         assert_eq!(topology.unwanted(&key, "IPv4"), None, "there are none");
-        topology.nodes_changed(|| even.iter().collect());
+        assert!(topology.nodes_changed().is_empty());
         topology.look(|| even.iter().collect());
         hint(&mut topology, &mut create, &[]);
         assert!(topology.unwanted(&key, "IPv4").is_some());
