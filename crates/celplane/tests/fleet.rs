@@ -246,6 +246,8 @@ async fn nodes_that_ask_for_it_are_played_and_others_are_not() {
     nodes.create("", &api::json!({"metadata": {"name": "other"}})).await.unwrap();
     nodes.create("", &mine).await.unwrap();
     until(&cluster.nodes, || ready("mine")).await;
+    let lease = cluster.admin.objects::<Lease>().get("kube-node-lease", "mine").await;
+    assert!(lease.is_ok(), "it is heard of at once, though it joined between two rounds: {lease:?}");
     let found = cluster.nodes.store().get("", "before").unwrap();
     assert_eq!(found.status.allocatable.get("cpu").map(ToString::to_string).as_deref(), Some("2"));
     assert_eq!(found.metadata.labels.get("kubernetes.io/hostname").map(|it| it.as_str()), Some("before"));

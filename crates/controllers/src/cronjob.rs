@@ -17,7 +17,7 @@ use api::json::Value;
 use client::Document;
 use client::controller::{Controller as Runner, Next, controlled_by, own};
 use client::events::Severity;
-use client::informer::{Informer, Key};
+use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 
 use self::rule::{Plan, Seen, Start};
@@ -45,8 +45,19 @@ pub async fn run(context: Context) {
     executor.expectations().follow(&crons, &CronJob::RESOURCE.plural);
     executor.expectations().follow(&jobs, &Job::RESOURCE.plural);
     jobs.store().add_index(INDEX, |job| ownership::index_of(job.metadata()));
-    let runner = Runner::new(context.name, &context.runtime)
-        .watch(&crons, own)
+    let runner = Runner::new(context.name, &context.runtime);
+    let queue = Arc::downgrade(runner.queue());
+    let runner = runner
+        .watch_changes(&crons, move |change| match change {
+            // Kubernetes: other times hold from the next one on, what they would have been before is not made up.
+            Change::Updated { old, new } if rule::was_rescheduled(old, new) => {
+                if let (Some(queue), Some(wait), Some(key)) = (queue.upgrade(), rule::wait(new, now()), own(&**new)) {
+                    queue.add_after(key, wait);
+                }
+                None
+            }
+            _ => own(&**change.newest()),
+        })
         .watch(&jobs, controlled_by("CronJob"))
         .workers(WORKERS);
     let controller = Arc::new(CronJobs { crons, jobs, executor });

@@ -1,26 +1,28 @@
 //! Writes the `EndpointSlice`s of services with a selector.
 //!
 //! One set of slices per address family and set of ports, at most a hundred endpoints each; a service without endpoints
-//! has one empty slice. Follows Kubernetes `staging/src/k8s.io/endpointslice/reconciler.go`. The annotation
-//! `service.kubernetes.io/topology-mode` gives no hints here; `trafficDistribution` does.
+//! has one empty slice. Follows Kubernetes `staging/src/k8s.io/endpointslice/reconciler.go`. Hints come
+//! from the service's `trafficDistribution`, or by `topology` from its annotation.
 
 mod endpoint;
+mod topology;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::core::v1::{Node, Pod, Service};
 use api::discovery::v1::EndpointSlice;
 use api::json::{Object, Text, Value};
 use api::time::Timestamp;
 use client::controller::{Controller, Next};
-use client::informer::{Informer, Key};
+use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
 use client::resources::Served as _;
 use client::{Document, Resource};
 
 use self::endpoint::Endpoints;
-use crate::action::Action;
+use self::topology::Topology;
+use crate::action::{Action, Event};
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
@@ -46,6 +48,7 @@ struct Slices {
     watched: Watched,
     slices: Informer<Document<EndpointSlice>>,
     nodes: Informer<Node>,
+    topology: Arc<Mutex<Topology>>,
     executor: Executor,
 }
 
@@ -76,11 +79,17 @@ pub async fn run(context: Context) {
     let (slices, nodes) = (informer(&context), context.informers.all::<Node>());
     let executor = context.executor();
     executor.expectations().follow(&slices, &SLICES.plural);
+    let topology = Arc::<Mutex<Topology>>::default();
+    let zones = topology.clone();
     let runner = watched
         .watch(Controller::new(context.name, &context.runtime))
         .watch(&slices, |slice| service_of(slice).filter(|_| is_managed_by(slice, CONTROLLER)))
+        .watch_changes(&nodes, move |change| match change {
+            Change::Updated { old, new } if !topology::node_changed(old, new) => Vec::new(),
+            _ => zones.lock().unwrap_or_else(PoisonError::into_inner).nodes_changed(),
+        })
         .workers(WORKERS);
-    let controller = Arc::new(Slices { watched, slices, nodes, executor });
+    let controller = Arc::new(Slices { watched, slices, nodes, topology, executor });
     runner
         .run(move |key| {
             let controller = controller.clone();
@@ -95,6 +104,10 @@ impl Slices {
             // The slices belong to the service: they are collected.
             self.watched.forget(&key);
             self.executor.forget(&key);
+            let mut topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+            for family in ["IPv4", "IPv6"] {
+                topology.forget(&key, family);
+            }
             return Ok(Next::Done);
         };
         if !self.executor.settled(&key) {
@@ -112,7 +125,14 @@ impl Slices {
             .collect();
         let pods: Vec<&Pod> = selected.iter().map(|pod| &**pod).collect();
         let node = |name: &str| nodes.get(name).map(|node| &**node);
-        let actions = reconcile(&service, &pods, node, &known, trigger);
+        let actions = {
+            let mut topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+            if topology::is_wanted(&service) {
+                let all = self.nodes.store().list();
+                topology.look(|| all.iter().map(|node| &**node).collect());
+            }
+            reconcile(&service, &pods, node, &known, trigger, &mut topology)
+        };
         // A node may be seen after its pod.
         let missing = pods.iter().any(|pod| services::is_endpoint(pod, true) && node(&pod.spec.node_name).is_none());
         match outcome::next(self.executor.perform(&key, actions).await) {
@@ -138,6 +158,7 @@ fn reconcile<'a>(
     node: impl Fn(&str) -> Option<&'a Node>,
     slices: &[&Value],
     trigger: Option<Timestamp>,
+    topology: &mut Topology,
 ) -> Vec<Action> {
     if !services::is_published(service) {
         return Vec::new();
@@ -148,9 +169,10 @@ fn reconcile<'a>(
     for family in &families {
         let known: Vec<&Value> = slices.iter().copied().filter(|slice| family_of(slice) == *family).collect();
         let plan = plan(service, selected, &node, &known, family);
-        finish(service, plan, trigger, &mut actions);
+        finish(service, plan, trigger, family, topology, &mut actions);
     }
     for slice in slices.iter().filter(|slice| !families.iter().any(|family| family_of(slice) == *family)) {
+        topology.forget(&edit::key(&service.metadata), &family_of(slice));
         actions.push(delete(slice));
     }
     actions
@@ -358,7 +380,22 @@ fn new_slice(service: &Service, ports: &Value, family: &str) -> Value {
 }
 
 /// Turns a plan into actions: what would be deleted is used for what would be created.
-fn finish(service: &Service, mut plan: Plan, trigger: Option<Timestamp>, actions: &mut Vec<Action>) {
+fn finish(
+    service: &Service,
+    mut plan: Plan,
+    trigger: Option<Timestamp>,
+    family: &'static str,
+    topology: &mut Topology,
+    actions: &mut Vec<Action>,
+) {
+    let key = edit::key(&service.metadata);
+    let told = if topology::is_wanted(service) {
+        topology.hint(&key, family, &mut plan.create, &mut plan.update, &plan.unchanged)
+    } else {
+        let told = topology.unwanted(&key, family);
+        endpoint::hint(service, &mut plan.create, &mut plan.update, &plan.unchanged);
+        told
+    };
     let mut delete_rest = Vec::new();
     for slice in std::mem::take(&mut plan.delete) {
         if is_owned_by(&slice, service)
@@ -374,7 +411,6 @@ fn finish(service: &Service, mut plan: Plan, trigger: Option<Timestamp>, actions
         }
     }
     plan.delete = delete_rest;
-    endpoint::hint(service, &mut plan.create, &mut plan.update, &plan.unchanged);
     let stamp = |object: &mut Value| {
         let at = ["metadata", "annotations", services::TRIGGER_TIME];
         edit::set_or_remove(object, &at, trigger.map(|at| Text::from(at.to_string())));
@@ -394,6 +430,9 @@ fn finish(service: &Service, mut plan: Plan, trigger: Option<Timestamp>, actions
         actions.push(Action::Update { resource: SLICES, object });
     }
     actions.extend(plan.delete.iter().map(delete));
+    actions.extend(told.map(|(severity, reason, message)| {
+        Action::Event(Event { about: client::events::reference(service), severity, reason, message })
+    }));
 }
 
 /// Deletes a slice.

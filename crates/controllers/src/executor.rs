@@ -42,6 +42,9 @@ pub enum Failure {
         /// When to ask again.
         after: Duration,
     },
+    /// Something has to be over first.
+    #[error("{0}")]
+    Waiting(String),
     /// Others are refused for what it has too, and its turn to try has not come.
     #[error("others like it are refused, and it has not been tried yet")]
     Early {
@@ -56,7 +59,7 @@ impl Failure {
     pub fn code(&self) -> u16 {
         match self {
             Failure::Client(error) => error.code(),
-            Failure::Held { .. } | Failure::Early { .. } | Failure::Ending => 0,
+            Failure::Held { .. } | Failure::Early { .. } | Failure::Ending | Failure::Waiting(_) => 0,
         }
     }
 
@@ -84,7 +87,7 @@ impl Failure {
         match self {
             Failure::Held { after, .. } | Failure::Early { after } => Some(*after),
             Failure::Client(error) => refusals::is_refusal(error).then_some(AFTER_REFUSAL),
-            Failure::Ending => None,
+            Failure::Ending | Failure::Waiting(_) => None,
         }
     }
 }

@@ -100,9 +100,21 @@ impl Draft {
     }
 
     fn replicas(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32, desired: i32) {
+        self.current(autoscaler, current);
+        edit::set(&mut self.object, &["status", "desiredReplicas"], desired);
+        edit::set(&mut self.object, &["status", "currentMetrics"], Value::Null);
+    }
+
+    fn current(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32) {
         edit::set(&mut self.object, &["status", "observedGeneration"], autoscaler.metadata.generation);
         edit::set(&mut self.object, &["status", "currentReplicas"], current);
-        edit::set(&mut self.object, &["status", "desiredReplicas"], desired);
+    }
+
+    /// Kubernetes: each metric that cannot be had leaves an empty place in the list.
+    fn metrics(&mut self, count: usize) {
+        let places = vec![api::json!({"type": ""}); count];
+        let list = if places.is_empty() { Value::Null } else { Value::Array(places) };
+        edit::set(&mut self.object, &["status", "currentMetrics"], list);
     }
 
     fn action(self, autoscaler: &Document<HorizontalPodAutoscaler>) -> Option<Action> {
@@ -164,15 +176,16 @@ impl Autoscalers {
                                 let message =
                                     format!("the HPA controller was unable to update the target scale: {error}");
                                 draft.condition("AbleToScale", "False", "FailedUpdateScale", &message);
-                                edit::set(&mut draft.object, &["status", "currentReplicas"], current);
+                                draft.current(&autoscaler, current);
                             }
                         }
                     }
                     Verdict::AskMetrics => {
-                        edit::set(&mut draft.object, &["status", "currentReplicas"], current);
+                        draft.current(&autoscaler, current);
                         let failure = match self.check_selector(&key, &scale) {
                             Err(Unclear { event, reason, condition, message }) => {
                                 draft.condition("ScalingActive", "False", reason, &condition);
+                                draft.metrics(0);
                                 actions.push(Action::warning(&about, event, message.clone()));
                                 message
                             }
@@ -183,6 +196,7 @@ impl Autoscalers {
                                         format!("the HPA was unable to compute the replica count: {}", first.cause);
                                     draft.condition("ScalingActive", "False", first.reason, &message);
                                 }
+                                draft.metrics(missing.len());
                                 let told = missing.into_iter();
                                 actions.extend(told.map(|it| Action::warning(&about, it.reason, it.cause)));
                                 failure
@@ -304,6 +318,20 @@ mod tests {
         assert_eq!(judge(&autoscaler(2), 9), Verdict::Rescale(4, "Current number of replicas above Spec.MaxReplicas"));
         assert_eq!(judge(&autoscaler(2), 3), Verdict::AskMetrics);
         assert_eq!(judge(&autoscaler(2), 0), Verdict::Disabled);
+    }
+
+    #[test]
+    fn metrics_that_cannot_be_had_leave_places_until_the_next_rescale() {
+        let object = api::json!({"metadata": {"name": "h", "generation": 2}, "spec": {}});
+        let autoscaler: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
+        let mut draft = Draft::new(&autoscaler, Timestamp { seconds: 0, nanos: 0 });
+        draft.current(&autoscaler, 3);
+        draft.metrics(2);
+        let status =
+            api::json!({"observedGeneration": 2, "currentReplicas": 3, "currentMetrics": [{"type": ""}, {"type": ""}]});
+        assert_eq!(draft.object.get("status"), Some(&status));
+        draft.replicas(&autoscaler, 3, 4);
+        assert_eq!(draft.object.at(&["status", "currentMetrics"]), Some(&Value::Null));
     }
 
     #[test]

@@ -198,6 +198,10 @@ impl TriggerTimes {
         service: &Service,
         selected: impl IntoIterator<Item = &'a Pod>,
     ) -> Option<Timestamp> {
+        if !is_published(service) {
+            // It is new when it is published for the first time.
+            return None;
+        }
         let key = (service.metadata.namespace.clone(), service.metadata.name.clone());
         let created = service.metadata.creation_timestamp;
         let time = |pod: &Pod| pods::condition(pod, "Ready").and_then(|ready| ready.last_transition_time);
@@ -236,9 +240,12 @@ mod tests {
     #[test]
     fn the_trigger_is_the_service_and_then_the_earliest_pod() {
         let service: Service = api::json::from_value(
-            &api::json!({"metadata": {"name": "s", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:10Z"}}),
+            &api::json!({"metadata": {"name": "s", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:10Z"},
+                "spec": {"selector": {"app": "web"}}}),
         )
         .expect("a service");
+        let mut bare = service.clone();
+        bare.spec.selector.clear();
         let pod = |name: &str, seconds: i64| -> Pod {
             let time = Timestamp { seconds, nanos: 0 }.to_string();
             let pod = api::json!({"metadata": {"name": name}, "status": {"conditions": [
@@ -247,6 +254,7 @@ mod tests {
         };
         let mut times = TriggerTimes::default();
         let (one, two) = (pod("one", 5), pod("two", 9));
+        assert_eq!(times.look(&bare, [&one]), None, "without a selector it does not count as seen");
         assert_eq!(times.look(&service, [&one]), service.metadata.creation_timestamp);
         assert_eq!(times.look(&service, [&one]), None);
         assert_eq!(times.look(&service, [&one, &two]), Some(Timestamp { seconds: 9, nanos: 0 }));

@@ -125,7 +125,7 @@ impl StatefulSets {
         let claims = self.claims_of(&set);
         let seen =
             Seen { set: set.clone(), current: current.clone(), update: update.clone(), pods, claims, now: now() };
-        let Plan { steps, status } = rule::plan(&seen);
+        let Plan { steps, status, again } = rule::plan(&seen);
         let mut failure = None;
         for step in steps {
             if let Err(failed) = self.carry_out_step(&key, &set, controller, step).await {
@@ -140,8 +140,8 @@ impl StatefulSets {
             return failure.held().map(Next::After).ok_or(failure);
         }
         self.executor.perform(&key, surplus(&set, &seen.pods, &revisions, &current, &update)).await?;
-        let again = pods::next_available(&seen.pods, set.spec.min_ready_seconds, seen.now);
-        Ok(again.map_or(Next::Done, Next::After))
+        let available = pods::next_available(&seen.pods, set.spec.min_ready_seconds, seen.now);
+        Ok(again.into_iter().chain(available).min().map_or(Next::Done, Next::After))
     }
 
     async fn pods_of(
@@ -290,7 +290,20 @@ impl StatefulSets {
                     }
                 }
             }
-            Step::PatchPod { patch } => self.executor.perform(key, vec![patch]).await?,
+            Step::UpdatePod { pod, labels } => {
+                let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+                if let Some(labels) = labels {
+                    let mut object = self.executor.client().documents(PODS).get(namespace, name).await?;
+                    edit::set(&mut object, &["metadata", "labels"], labels);
+                    self.executor.perform(key, vec![Action::Update { resource: PODS, object }]).await?;
+                }
+                tell("Update", &format!("Pod {name}"), Ok(()));
+            }
+            Step::Wait { claim, pod, is_told } => {
+                let failure = Failure::Waiting(format!("pvc {claim} is being deleted"));
+                tell("Create", &format!("Pod {pod}"), Err((&failure, is_told)));
+                return Err(failure);
+            }
             Step::DeletePod { pod } => {
                 let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
                 let what = format!("Pod {name}");

@@ -11,12 +11,19 @@ const MANY: i64 = 100;
 /// What has become due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Due {
-    /// The last time that has passed, if one has.
+    /// The last time that has passed, if one is found.
     pub(super) at: Option<Timestamp>,
-    /// Whether many were missed.
-    pub(super) many: bool,
+    /// About how many were missed, if more than one.
+    missed: i64,
     /// From when on times count.
-    pub(super) since: Option<Timestamp>,
+    since: Option<Timestamp>,
+}
+
+impl Due {
+    /// Whether many were missed.
+    pub(super) fn many(&self) -> bool {
+        self.missed > MANY
+    }
 }
 
 /// Looks back from `now` to the last start, or the creation; with a deadline no further than that.
@@ -30,21 +37,13 @@ pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_dead
     let Some(second) = schedule.next(first).filter(|second| *second <= now) else {
         return Due { at: Some(first), ..none };
     };
-    // The times between are most often equal: begin near the end instead of counting all of them.
+    // The times between are most often equal: begin near the end instead of counting all of them. Kubernetes: where
+    // they are not, and none is found there, what was missed is not made up.
     let between = second.seconds.saturating_sub(first.seconds).max(1);
     let passed = now.seconds.saturating_sub(first.seconds);
     let missed = passed.checked_div(between).unwrap_or(0).saturating_add(1);
-    // Where they are not, one looks further back, twice as far each time. (Kubernetes gives up here.)
-    let mut back = between.saturating_mul(2);
-    let at = loop {
-        let from = now.plus_seconds(back.saturating_neg()).max(first.plus_seconds(-1));
-        let found = last_between(schedule, from, now);
-        if found.is_some() || from <= first {
-            break found.or(Some(first));
-        }
-        back = back.saturating_mul(2);
-    };
-    Due { at, many: missed > MANY, since: Some(since) }
+    let from = first.plus_seconds(missed.saturating_sub(2).saturating_mul(between));
+    Due { at: last_between(schedule, from, now), missed, ..none }
 }
 
 /// The last time after `from` that is not after `to`.
@@ -56,7 +55,8 @@ fn last_between(schedule: &Schedule, from: Timestamp, to: Timestamp) -> Option<T
 /// The time at which the next Job is to be started.
 pub(super) fn next(cron: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     let due = due(cron, schedule, now, false);
-    schedule.next(due.at.or(due.since).unwrap_or(now))
+    let last = if due.missed == 0 { due.at.or(due.since) } else { due.at };
+    schedule.next(last.unwrap_or(now))
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
         cron.metadata.creation_timestamp = Some(at("2026-03-01T10:00:30Z"));
         cron.spec.starting_deadline_seconds = deadline;
         let due = due(&cron, &Schedule::parse(schedule, None).unwrap(), at(now), true);
-        assert_eq!((due.at.map(|at| at.to_string()).unwrap_or_default(), due.many), (expected.to_owned(), many));
+        assert_eq!((due.at.map(|at| at.to_string()).unwrap_or_default(), due.many()), (expected.to_owned(), many));
     }
 
     #[test]
@@ -83,7 +83,23 @@ mod tests {
         check("* * * * *", None, "2026-03-01T10:05:30Z", "2026-03-01T10:05:00Z", false);
         check("* * * * *", None, "2026-03-02T10:05:30Z", "2026-03-02T10:05:00Z", true);
         check("* * * * *", Some(100), "2026-03-02T10:05:30Z", "2026-03-02T10:05:00Z", false);
-        // Uneven times: days of work only.
-        check("0 9 * * mon-fri", None, "2026-03-15T10:00:00Z", "2026-03-13T09:00:00Z", false);
+        // Uneven times, days of work only: on a weekend nothing is found near the end.
+        check("0 9 * * mon-fri", None, "2026-03-13T10:00:00Z", "2026-03-13T09:00:00Z", false);
+        check("0 9 * * mon-fri", None, "2026-03-15T10:00:00Z", "", false);
+        // Counted from the first, not from now.
+        check("@every 90s", None, "2026-03-01T10:07:00Z", "2026-03-01T10:06:30Z", false);
+    }
+
+    #[test]
+    fn the_next_time_follows_the_last_or_now() {
+        let mut cron = CronJob::default();
+        cron.metadata.creation_timestamp = Some(at("2026-03-01T10:00:30Z"));
+        let check = |schedule: &str, now: &str, expected: &str| {
+            let next = next(&cron, &Schedule::parse(schedule, None).unwrap(), at(now));
+            assert_eq!(next.unwrap().to_string(), expected, "{schedule} {now}");
+        };
+        check("0 * * * *", "2026-03-01T10:05:30Z", "2026-03-01T11:00:00Z");
+        check("* * * * *", "2026-03-01T10:05:30Z", "2026-03-01T10:06:00Z");
+        check("0 9 * * mon-fri", "2026-03-15T10:00:00Z", "2026-03-16T09:00:00Z");
     }
 }

@@ -56,6 +56,17 @@ struct Round<'a> {
     plan: Plan,
 }
 
+/// Whether two forms of a CronJob have other times.
+pub(super) fn was_rescheduled(old: &CronJob, new: &CronJob) -> bool {
+    old.spec.schedule != new.spec.schedule || old.spec.time_zone != new.spec.time_zone
+}
+
+/// How long it is until the next time of a schedule; nothing if that cannot be said.
+pub(super) fn wait(cron: &CronJob, now: Timestamp) -> Option<Duration> {
+    let times = Schedule::parse(&cron.spec.schedule, cron.spec.time_zone.as_deref()).ok()?;
+    missed::next(cron, &times, now).map(|next| until(next, now).saturating_add(DELTA))
+}
+
 pub(super) fn plan(seen: &Seen) -> Plan {
     let cron = &*seen.cron;
     let about = Controller { resource: &CronJob::RESOURCE, metadata: cron.metadata() }.about();
@@ -104,7 +115,6 @@ impl Round<'_> {
             });
             let surplus = ended.len().saturating_sub(limit);
             for job in ended.iter().take(surplus) {
-                self.note_end(job);
                 self.delete(job);
             }
         }
@@ -176,11 +186,10 @@ impl Round<'_> {
             self.tell(false, "InvalidSchedule", format!("invalid schedule: {} : {why}", spec.schedule));
             return;
         }
-        let next = missed::next(cron, &times, now);
-        self.plan.again = next.map(|next| until(next, now).saturating_add(DELTA));
+        self.plan.again = missed::next(cron, &times, now).map(|next| until(next, now).saturating_add(DELTA));
         let due = missed::due(cron, &times, now, true);
         let Some(at) = due.at else { return };
-        if due.many {
+        if due.many() {
             let message =
                 "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
             self.tell(false, "TooManyMissedTimes", message.to_owned());
@@ -321,6 +330,11 @@ mod tests {
         let none =
             run(cron(r#","suspend":true,"successfulJobsHistoryLimit":0"#, "{}"), vec![job("c-1", Some("Complete"))]);
         assert_eq!(reasons(&none), ["delete", "SuccessfulDelete"]);
+        // Kubernetes: of one that is deleted at once nobody hears that it was seen to end.
+        let at_once =
+            run(cron(r#","suspend":true,"successfulJobsHistoryLimit":0"#, ACTIVE), vec![job("c-1", Some("Complete"))]);
+        assert_eq!(reasons(&at_once), ["delete", "SuccessfulDelete"]);
+        assert!(at_once.status.active.is_empty() && at_once.status.last_successful_time.is_some());
         let forgotten = run(cron(r#","suspend":true"#, "{}"), vec![job("c-1", None)]);
         assert_eq!(reasons(&forgotten), ["UnexpectedJob"]);
     }
@@ -333,6 +347,16 @@ mod tests {
         let wanted = "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second";
         assert_eq!(event.message, wanted);
         assert_eq!(reasons(&run(cron_at("0 0 29 2 *", "", "{}"), Vec::new())), [""; 0]);
+    }
+
+    #[test]
+    fn another_schedule_waits_for_its_next_time() {
+        let (old, new) = (cron_at("0 0 * * *", "", "{}"), cron("", "{}"));
+        assert!(was_rescheduled(&old, &new) && !was_rescheduled(&new, &new));
+        assert!(was_rescheduled(&new, &cron(r#","timeZone":"Asia/Tokyo""#, "{}")));
+        let now = Timestamp::parse("2026-03-01T10:02:10Z").unwrap();
+        // 10:01 and 10:02 would have been due, and are not made up.
+        assert_eq!(wait(&new, now), Some(Duration::from_millis(50_100)));
     }
 
     #[test]

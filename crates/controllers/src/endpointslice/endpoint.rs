@@ -7,7 +7,7 @@ use api::json::{Object, Value};
 
 use crate::{edit, pods, services};
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Endpoints that wait for a place, by what makes them one and the same.
 #[derive(Debug, Default)]
@@ -97,6 +97,11 @@ pub(crate) fn ports(service: &Service, pod: &Pod) -> Value {
     Value::Array(ports)
 }
 
+/// Whether an endpoint serves.
+pub(super) fn is_ready(endpoint: &Value) -> bool {
+    endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) == Some(true)
+}
+
 /// Gives every endpoint the hints that the service's traffic distribution asks for. Slices that are otherwise unchanged
 /// are updated if theirs differ.
 pub(crate) fn hint(service: &Service, create: &mut [Value], update: &mut Vec<Value>, unchanged: &[Value]) {
@@ -117,7 +122,7 @@ fn hint_slice(slice: &mut Value, distribution: Option<&str>) {
     let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
     for endpoint in endpoints.into_iter().flatten() {
         let near = matches!(distribution, Some("PreferClose" | "PreferSameZone" | "PreferSameNode"));
-        if near && endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(true) {
+        if near && !is_ready(endpoint) {
             continue;
         }
         let mut hints = Object::new();

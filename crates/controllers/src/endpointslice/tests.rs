@@ -51,7 +51,7 @@ fn run(service: &Service, pods: &[Pod], slices: &[Value]) -> (Vec<Action>, Vec<V
     let node = Node::default();
     let pods: Vec<&Pod> = pods.iter().collect();
     let known: Vec<&Value> = slices.iter().collect();
-    let actions = reconcile(service, &pods, |_| Some(&node), &known, None);
+    let actions = reconcile(service, &pods, |_| Some(&node), &known, None, &mut Topology::default());
     let after = apply(slices, &actions);
     (actions, after)
 }

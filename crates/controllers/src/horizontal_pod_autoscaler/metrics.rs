@@ -84,7 +84,7 @@ fn of(metric: &Value, namespace: &str) -> Missing {
 
 /// A selector of labels as Go prints it.
 fn selector(selector: Option<&Value>) -> String {
-    let Some(selector) = selector else { return "<nil>".to_owned() };
+    let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flat_map(Object::iter);
     let mut labels: Vec<String> =
         labels.map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default())).collect();
@@ -160,6 +160,13 @@ mod tests {
              MatchExpressions:[]LabelSelectorRequirement{},}: unable to fetch metrics from external metrics API: the server \
              could not find the requested resource (get q.external.metrics.k8s.io)",
             "failed to get q external metric value: failed to get q external metric: ",
+        );
+        check(
+            r#"{"type":"External","external":{"metric":{"name":"q"},"target":{"value":"3"}}}"#,
+            "FailedGetExternalMetric",
+            "unable to get external metric ns/q/nil: unable to fetch metrics from external metrics API: the server could \
+             not find the requested resource (get q.external.metrics.k8s.io)",
+            "failed to get q external metric value: failed to get external metric q: ",
         );
     }
 

@@ -34,6 +34,8 @@ enum Verdict {
 pub(super) fn reclaim(volume: &Document<PersistentVolume>, released: &Value) -> Vec<Action> {
     match verdict(volume) {
         Verdict::Leave => Vec::new(),
+        // It is on its way already.
+        Verdict::Delete if volume.metadata.is_deleting() => Vec::new(),
         Verdict::Delete => {
             let (name, uid) = (volume.metadata.name.clone(), volume.metadata.uid.clone());
             let (resource, namespace) = (PersistentVolume::RESOURCE, api::json::Text::default());
@@ -138,6 +140,10 @@ mod tests {
         let mut failed = volume.to_value();
         edit::set(&mut failed, &["status", "phase"], "Failed");
         assert_eq!(reclaim(&volume, &failed).len(), usize::from(expected == "delete"), "a failure is told once");
+        let mut going = failed;
+        edit::set(&mut going, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        let volume: Document<PersistentVolume> = Document::new(going.clone()).expect("a volume");
+        assert_eq!(reclaim(&volume, &going), [], "it is deleted once");
     }
 
     #[test]

@@ -88,13 +88,17 @@ fn volumes(set: &StatefulSet, pod: &Value, ordinal: i32) -> Vec<Value> {
     volumes
 }
 
-/// The labels that a pod of this name should have and has not.
+/// The labels of a pod with those that it should have and has not; nothing if it has them.
 pub(super) fn missing_label(set: &StatefulSet, pod: &Pod) -> Option<Value> {
     let ordinal = ordinal_of(pod)?;
     let name = pod_name(set, ordinal);
-    let is_right = pod.metadata.labels.get(POD_NAME).is_some_and(|it| *it == name);
-    let index = ordinal.to_string();
-    (!is_right).then(|| json!({"metadata": {"labels": {POD_NAME: name, POD_INDEX: index}}}))
+    if pod.metadata.labels.get(POD_NAME).is_some_and(|it| *it == name) {
+        return None;
+    }
+    let mut labels = edit::document(&pod.metadata.labels);
+    edit::set(&mut labels, &[POD_NAME], name);
+    edit::set(&mut labels, &[POD_INDEX], ordinal.to_string());
+    Some(labels)
 }
 
 #[cfg(test)]

@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::apps::v1::{StatefulSet, StatefulSetStatus};
 use api::core::v1::{PersistentVolumeClaim, Pod};
 use api::json::{Text, Value};
 use api::time::Timestamp;
 use client::Document;
-use client::objects::Patch;
 
 use super::{claims, identity, status};
-use crate::action::Action;
 use crate::history::Revision;
 use crate::pods::{PODS, is_available, is_ready};
 
@@ -30,11 +29,30 @@ pub(super) struct Seen {
 /// One thing to be done; a failure ends the round.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    CreateClaim { claim: Value, pod: String },
-    UpdateClaim { claim: Value },
-    CreatePod { pod: Value },
-    PatchPod { patch: Action },
-    DeletePod { pod: Arc<Pod> },
+    CreateClaim {
+        claim: Value,
+        pod: String,
+    },
+    UpdateClaim {
+        claim: Value,
+    },
+    CreatePod {
+        pod: Value,
+    },
+    /// Tells that a pod, or what it has, was brought in order; its labels are, if there are some.
+    UpdatePod {
+        pod: Arc<Pod>,
+        labels: Option<Value>,
+    },
+    DeletePod {
+        pod: Arc<Pod>,
+    },
+    /// Nothing can be done for a pod while its claim goes; one that is about to be made is told of.
+    Wait {
+        claim: Text,
+        pod: String,
+        is_told: bool,
+    },
 }
 
 /// What a round does, and what it reports then.
@@ -42,6 +60,8 @@ pub(super) enum Step {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) status: StatefulSetStatus,
+    /// When to look again though nothing has changed that is watched.
+    pub(super) again: Option<Duration>,
 }
 
 /// A place: its number, and the pod that has it.
@@ -55,19 +75,23 @@ struct Round<'a> {
     steps: Vec<Step>,
     /// Pods of the old revision that this round deletes.
     updated: i32,
+    again: Option<Duration>,
 }
+
+/// Claims that are about to go are looked for again after this time.
+const STALE: Duration = Duration::from_secs(1);
 
 pub(super) fn plan(seen: &Seen) -> Plan {
     let set = &*seen.set;
     let is_ordered = set.spec.pod_management_policy != "Parallel";
-    let mut round = Round { seen, set, is_ordered, steps: Vec::new(), updated: 0 };
+    let mut round = Round { seen, set, is_ordered, steps: Vec::new(), updated: 0, again: None };
     if !set.metadata().is_deleting() {
         round.run();
     }
     let mut status = status::counted(seen);
     status.current_replicas = status.current_replicas.saturating_sub(round.updated);
     status::complete(set, &mut status);
-    Plan { steps: round.steps, status }
+    Plan { steps: round.steps, status, again: round.again }
 }
 
 impl Round<'_> {
@@ -128,7 +152,7 @@ impl Round<'_> {
             return true;
         }
         if pod.status.phase == "Pending" {
-            self.create_claims(ordinal, &pod.metadata.name);
+            self.create_claims(ordinal, &pod.metadata.name, false);
             self.own_claims(pod);
         }
         let serves = pod.status.phase == "Running" && is_ready(pod);
@@ -137,19 +161,10 @@ impl Round<'_> {
         if waits && self.is_ordered {
             return true;
         }
-        if pod.status.phase != "Pending" {
-            self.own_claims(pod);
-        }
-        if let Some(patch) = identity::missing_label(self.set, pod) {
-            let patch = Action::Patch {
-                resource: PODS,
-                namespace: pod.metadata.namespace.clone(),
-                name: pod.metadata.name.clone(),
-                subresource: "",
-                kind: Patch::Merge,
-                patch,
-            };
-            self.steps.push(Step::PatchPod { patch });
+        let has_new_owner = pod.status.phase != "Pending" && self.own_claims(pod);
+        let labels = identity::missing_label(self.set, pod);
+        if has_new_owner || labels.is_some() {
+            self.steps.push(Step::UpdatePod { pod: pod.clone(), labels });
         }
         false
     }
@@ -165,9 +180,12 @@ impl Round<'_> {
         if deletes
             && self.claims_of(ordinal).any(|(_, claim)| claim.is_some_and(|it| claims::is_stale(it, &PODS, &pod)))
         {
+            self.again = Some(STALE);
             return;
         }
-        self.create_claims(ordinal, &name);
+        if self.create_claims(ordinal, &name, true) {
+            return;
+        }
         let partition = set.spec.update_strategy.rolling_update.as_ref().map(|rolling| rolling.partition.unwrap_or(0));
         let is_rolling = set.spec.update_strategy.strategy_type == "RollingUpdate";
         let index = ordinal.saturating_sub(identity::first(set));
@@ -190,24 +208,33 @@ impl Round<'_> {
         })
     }
 
-    fn create_claims(&mut self, ordinal: i32, pod: &str) {
-        let missing: Vec<usize> =
-            self.claims_of(ordinal).filter(|(_, claim)| claim.is_none()).map(|(index, _)| index).collect();
-        for index in missing {
-            if let Some(claim) = claims::new_claim(self.set, index, ordinal) {
+    /// Makes the claims that are missing. Tells whether one is about to go.
+    fn create_claims(&mut self, ordinal: i32, pod: &str, is_new: bool) -> bool {
+        let all: Vec<(usize, Option<Text>)> = self
+            .claims_of(ordinal)
+            .filter(|(_, claim)| claim.is_none_or(|claim| claim.metadata().is_deleting()))
+            .map(|(index, claim)| (index, claim.map(|claim| claim.metadata().name.clone())))
+            .collect();
+        for (index, _) in all.iter().filter(|(_, going)| going.is_none()) {
+            if let Some(claim) = claims::new_claim(self.set, *index, ordinal) {
                 self.steps.push(Step::CreateClaim { claim, pod: pod.to_owned() });
             }
         }
+        let Some(claim) = all.into_iter().find_map(|(_, going)| going) else { return false };
+        self.steps.push(Step::Wait { claim, pod: pod.to_owned(), is_told: is_new });
+        true
     }
 
-    /// Gives the claims of a pod the owner that the policy wants.
-    fn own_claims(&mut self, pod: &Pod) {
-        let Some(ordinal) = identity::ordinal_of(pod) else { return };
+    /// Gives the claims of a pod the owner that the policy wants. Tells whether one had another.
+    fn own_claims(&mut self, pod: &Pod) -> bool {
+        let Some(ordinal) = identity::ordinal_of(pod) else { return false };
         let updates: Vec<Value> = self
             .claims_of(ordinal)
             .filter_map(|(_, claim)| claims::with_owner(self.set, &pod.metadata, ordinal, claim?))
             .collect();
+        let changed = !updates.is_empty();
         self.steps.extend(updates.into_iter().map(|claim| Step::UpdateClaim { claim }));
+        changed
     }
 
     /// Takes away a pod that has no place any more. Tells whether the next ones must wait.

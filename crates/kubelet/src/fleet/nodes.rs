@@ -99,6 +99,8 @@ impl<R: Runtime> Inner<R> {
             let labels = api::json!({"metadata": {"labels": labels}});
             member.client.documents(Node::RESOURCE).patch("", name, "", Patch::StrategicMerge, &labels).await?;
             patch = api::json!({"status": (whole.get("status").cloned().unwrap_or_default())});
+            // It has joined between two rounds, and must not wait for its turn to be heard of.
+            self.renew(&member).await;
         }
         match member.client.documents(Node::RESOURCE).patch("", name, "status", Patch::StrategicMerge, &patch).await {
             Err(error) if !error.is_not_found() => Err(error),
@@ -109,31 +111,29 @@ impl<R: Runtime> Inner<R> {
     /// Renews the leases, burst by burst.
     pub(super) async fn keep_alive(self: Arc<Self>) {
         // At the start nobody waits for its turn: the last lease may be old.
-        for burst in self.bursts() {
-            join_all(burst.iter().map(|member| self.renew(member))).await;
+        let bursts = heartbeat::bursts(self.members.all().len());
+        for burst in 0..bursts {
+            self.renew_burst(burst, bursts).await;
         }
         loop {
             // The fleet may have grown since the last round.
-            let bursts = self.bursts();
-            let pause = u32::try_from(bursts.len()).ok().and_then(|count| heartbeat::INTERVAL.checked_div(count));
+            let bursts = heartbeat::bursts(self.members.all().len());
+            let pause = u32::try_from(bursts).ok().and_then(|count| heartbeat::INTERVAL.checked_div(count));
             let mut ticks = tokio::time::interval(pause.unwrap_or(heartbeat::INTERVAL));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks.tick().await;
-            for burst in &bursts {
+            for burst in 0..bursts {
                 ticks.tick().await;
-                join_all(burst.iter().map(|member| self.renew(member))).await;
+                self.renew_burst(burst, bursts).await;
             }
         }
     }
 
-    /// The members, by the burst in which they renew their leases.
-    fn bursts(&self) -> Vec<Vec<Arc<Member>>> {
+    /// Renews the leases of one burst, also of members that have come since the last.
+    async fn renew_burst(&self, burst: usize, bursts: usize) {
         let members = self.members.all();
-        let bursts = heartbeat::bursts(members.len());
-        let of_burst = |burst: usize| {
-            members.iter().filter(|it| heartbeat::is_in_burst(it.number, burst, bursts)).cloned().collect()
-        };
-        (0..bursts).map(of_burst).collect()
+        let of_burst = members.iter().filter(|it| heartbeat::is_in_burst(it.number, burst, bursts));
+        join_all(of_burst.map(|member| self.renew(member))).await;
     }
 
     /// A node that somebody else made, what it leaves out filled as for nodes of the fleet.

@@ -10,7 +10,12 @@ fn name_of(step: &Step) -> String {
         Step::CreateClaim { claim, .. } => format!("create claim {}", edit::name(claim)),
         Step::UpdateClaim { claim } => format!("update claim {}", edit::name(claim)),
         Step::CreatePod { pod } => format!("create {}", edit::name(pod)),
-        Step::PatchPod { .. } => "patch".to_owned(),
+        Step::UpdatePod { pod, labels } => {
+            format!("update {}{}", pod.metadata.name, if labels.is_some() { " labels" } else { "" })
+        }
+        Step::Wait { claim, pod, is_told } => {
+            format!("wait for {claim} of {pod}{}", if *is_told { ", told" } else { "" })
+        }
         Step::DeletePod { pod } => format!("delete {}", pod.metadata.name),
     }
 }
@@ -136,9 +141,37 @@ fn claims_come_before_pods_and_follow_the_policy() {
         now: Timestamp { seconds: 100, nanos: 0 },
     };
     let steps = plan(&seen).steps;
-    let [Step::UpdateClaim { claim }] = &steps[..] else { panic!("{steps:?}") };
+    let [Step::UpdateClaim { claim }, Step::UpdatePod { labels: None, .. }] = &steps[..] else { panic!("{steps:?}") };
     let owners = claim.at(&["metadata", "ownerReferences"]).and_then(Value::as_array).unwrap();
     assert_eq!((owners.len(), owners[0].str_at(&["uid"])), (1, Some("s")));
     seen.claims = HashMap::from([("data-web-0".into(), Arc::new(Document::new(claim.clone()).unwrap()))]);
     assert!(plan(&seen).steps.is_empty(), "the owner is right now");
+    // The claim of an earlier pod is on its way out: another pod must not come before it is gone.
+    let mut going = claim.clone();
+    edit::set(&mut going, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+    seen.claims = HashMap::from([("data-web-0".into(), Arc::new(Document::new(going).unwrap()))]);
+    for (all, expected) in [("", "wait for data-web-0 of web-0, told"), ("0p", "wait for data-web-0 of web-0")] {
+        seen.pods = pods(all);
+        assert_eq!(plan(&seen).steps.iter().map(name_of).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+#[test]
+fn labels_that_were_taken_off_come_back() {
+    let mut seen = Seen {
+        set: set(r#""replicas":1"#),
+        current: revision("new"),
+        update: revision("new"),
+        pods: pods("0r"),
+        claims: HashMap::new(),
+        now: Timestamp { seconds: 100, nanos: 0 },
+    };
+    assert!(plan(&seen).steps.is_empty());
+    let mut pod = (*seen.pods[0]).clone();
+    pod.metadata.labels.remove("statefulset.kubernetes.io/pod-name");
+    seen.pods = vec![Arc::new(pod)];
+    let steps = plan(&seen).steps;
+    let [Step::UpdatePod { labels: Some(labels), .. }] = &steps[..] else { panic!("{steps:?}") };
+    assert_eq!(labels.str_at(&["statefulset.kubernetes.io/pod-name"]), Some("web-0"));
+    assert_eq!(labels.str_at(&["controller-revision-hash"]), Some("new"), "others stay");
 }
