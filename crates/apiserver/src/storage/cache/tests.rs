@@ -158,7 +158,7 @@ struct Pods {
 
 impl Pods {
     fn new() -> Self {
-        let changes = Changes::new(0, Arc::new(Budget::new(1 << 20)), true);
+        let changes = Changes::new(0, Arc::new(Budget::new(16 << 20)), true);
         Self { cache: Arc::new(ResourceCache::new(changes, true)), revision: 0 }
     }
 
