@@ -1,3 +1,5 @@
+//! Parts are shared only by what is alike, and nobody sees it.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
