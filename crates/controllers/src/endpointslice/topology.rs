@@ -334,7 +334,7 @@ mod tests {
         let even = [node("a", "4"), node("b", "4")];
         let of = |why: &str| format!("{why}, addressType: IPv4");
         check(&even, "a", "-", &of("Insufficient number of endpoints (1 endpoints, 2 zones)"));
-        check(&even, "ab-", "---", &of("One or more endpoints do not have a zone specified"));
+        check(&even, "abb-", "----", &of("One or more endpoints do not have a zone specified"));
         let unknown = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
         check(&[node("a", "4"), node("", "4")], "ab", "--", &of(unknown));
         check(&[node("a", "4"), node("a", "4")], "aa", "--", &of(unknown));
