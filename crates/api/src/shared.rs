@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use alike::Alike;
 
-/// So many parts are known before it is looked for those that nobody uses any more.
+/// How many parts are known before it is looked for those that nobody uses any more.
 const SWEEP_MIN: usize = 64;
 
 /// What can be a part of several objects.

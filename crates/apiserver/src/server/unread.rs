@@ -65,7 +65,7 @@ impl http_body::Body for Returned {
 }
 
 impl Rest {
-    /// Reads what is left, at most so many bytes. False if there is more, or it does not come.
+    /// Reads what is left, at most this many bytes. False if there is more, or it does not come.
     pub(super) async fn read(self, bytes_max: u64) -> bool {
         let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut rest) = rest else { return true };

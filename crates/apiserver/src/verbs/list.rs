@@ -87,7 +87,7 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     show(call, snapshot, filter.selection())
 }
 
-/// This many objects are looked at where they are found; more on the threads for what takes a while, so many at a time.
+/// This many objects are looked at where they are found; more on the threads for what takes a while, that many at a time.
 const SELECT_CHUNK: usize = 256;
 
 /// Those of a snapshot that are selected.
@@ -131,7 +131,7 @@ struct Chosen {
     left: usize,
 }
 
-/// At most so many objects as are wanted. Kubernetes: whether there is more is asked before whether it is selected.
+/// No more objects than are wanted. Kubernetes: whether there is more is asked before whether it is selected.
 fn choose(entries: impl Iterator<Item = Entry>, wanted: usize, filter: &Filter) -> Chosen {
     let mut chosen = Chosen { objects: Vec::new(), left: 0 };
     for (key, object) in entries {

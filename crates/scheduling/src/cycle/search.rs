@@ -172,7 +172,7 @@ impl Search<'_> {
         }
     }
 
-    /// How many of so many nodes are enough: one, where no plugin prefers any.
+    /// How many of this many nodes are enough: one, where no plugin prefers any.
     pub(super) fn enough(&self, all: usize) -> usize {
         let has_scores = self.profile.at(Point::Score).next().is_some();
         if has_scores { nodes_to_find(all, self.profile.percentage_of_nodes_to_score) } else { all.min(1) }
