@@ -4,7 +4,6 @@
 //! then answers by the set's serial number.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use api::core::v1::{Taint, TaintEffect};
@@ -38,7 +37,6 @@ pub(crate) const MASK_BITS: u32 = 24;
 #[derive(Debug, Default)]
 pub struct Sets {
     owner: Owner,
-    last_serial: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -47,6 +45,9 @@ struct Known {
     sets: HashMap<TimedKey, Weak<Set>>,
     /// The serial number of each set without its times, and how many sets there are that differ only in them.
     serials: HashMap<Key, (u64, Vec<Weak<Set>>)>,
+    /// The numbers given last. Each counts by itself, so that tables by number have no gaps.
+    last_serial: u64,
+    last_timed_serial: u64,
     /// Sets that nobody uses any more are cleared away when there are this many.
     clear_at: usize,
 }
@@ -114,12 +115,16 @@ impl Sets {
         let times: Box<[Option<Timestamp>]> = taints.iter().map(|taint| taint.time_added).collect();
         let timed = (key, times);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut *known;
         if let Some(set) = known.sets.get(&timed).and_then(Weak::upgrade) {
             return set;
         }
-        let next = || self.last_serial.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let (serial, users) = known.serials.entry(timed.0.clone()).or_insert_with(|| (next(), Vec::new()));
-        let set = Arc::new(Set::with_serial(taints, (*serial, next()), self.owner.clone()));
+        let (serial, users) = known.serials.entry(timed.0.clone()).or_insert_with(|| {
+            known.last_serial = known.last_serial.saturating_add(1);
+            (known.last_serial, Vec::new())
+        });
+        known.last_timed_serial = known.last_timed_serial.saturating_add(1);
+        let set = Arc::new(Set::with_serial(taints, (*serial, known.last_timed_serial), self.owner.clone()));
         users.push(Arc::downgrade(&set));
         known.sets.insert(timed, Arc::downgrade(&set));
         if known.sets.len() >= known.clear_at {

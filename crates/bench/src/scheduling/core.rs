@@ -127,8 +127,7 @@ impl<'w> Play<'w> {
             return Ok(());
         }
         for _ in 0..self.size.scaled(churn.nodes) {
-            let number = self.turns.checked_rem(self.size.nodes).unwrap_or(0);
-            let node: Node = from_value(&self.workload.changed_node(number, self.turns, self.sets)?)?;
+            let node: Node = from_value(&self.workload.changed_node(self.size.nodes, self.turns, self.sets)?)?;
             self.scheduler.set_node(&node, self.start.elapsed());
             self.turns = self.turns.saturating_add(1);
         }

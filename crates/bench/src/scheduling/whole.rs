@@ -323,7 +323,7 @@ impl Cluster {
             self.bound(bound.saturating_add(next)).await?;
             for _ in 0..size.scaled(churn.nodes) {
                 let number = turn.checked_rem(size.nodes).unwrap_or(0);
-                let node = workload.changed_node(number, turn, workload.sets(size))?;
+                let node = workload.changed_node(size.nodes, turn, workload.sets(size))?;
                 nodes.update("", &format!("n{number}"), &node).await?;
                 turn = turn.saturating_add(1);
             }

@@ -115,14 +115,18 @@ impl Workload {
         make(NODE, &[&self.create_nodes], "", number, sets)
     }
 
-    /// The same node as the churn leaves it the `turn`-th time.
+    /// The node whose turn it is, of this many, as the churn leaves it.
     ///
     /// # Errors
     /// The workload is not what it should be.
-    pub fn changed_node(&self, number: usize, turn: usize, sets: usize) -> Result<Value> {
+    pub fn changed_node(&self, nodes: usize, turn: usize, sets: usize) -> Result<Value> {
         let changes = self.churn.as_ref().map_or(&Value::Null, |churn| &churn.node);
+        let number = turn.checked_rem(nodes).unwrap_or(0);
+        // Each time a node comes to its turn it is one set further.
+        let round = turn.checked_div(nodes).unwrap_or(0).saturating_add(1);
+        let next = number.saturating_add(round).checked_rem(sets.max(1)).unwrap_or(0);
         let value = make(NODE, &[&self.create_nodes, changes], "", number, sets)?;
-        replaced(&value, &[("$turn", turn)])
+        replaced(&value, &[("$turn", turn), ("$next", next)])
     }
 
     /// The pods that are there before: their template, their prefix, and how many there are.
