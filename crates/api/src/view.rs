@@ -174,6 +174,10 @@ macro_rules! object {
                 fn metadata_mut(&mut self) -> &mut crate::meta::v1::ObjectMeta {
                     &mut self.metadata
                 }
+
+                fn read(document: &crate::json::Value) -> Result<Self, crate::json::ConvertError> {
+                    crate::json::from_value(document)
+                }
             }
         )*
     };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use api::json::{Value, from_value};
+use api::json::Value;
+use api::meta::v1::Object as View;
 use scheduling::cluster::Object;
 
 macro_rules! kinds {
@@ -14,7 +15,7 @@ macro_rules! kinds {
         /// An object that has a say in placement beside nodes and pods; none for other kinds.
         pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
             Ok(match kind {
-                $($name => Some(Object::$kind(Arc::new(from_value(value)?))),)*
+                $($name => Some(Object::$kind(Arc::new(View::read(value)?))),)*
                 _ => None,
             })
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use api::json::{ConvertError, Value, from_value, to_value};
+use api::json::{ConvertError, Value, to_value};
 use api::meta::v1::{Object, ObjectMeta};
 use api::shared::Pool;
 
@@ -70,7 +70,7 @@ impl<T: Object> Document<T> {
     /// Where the object does not fit the view.
     pub fn new(value: impl Into<Arc<Value>>) -> Result<Self, ConvertError> {
         let value = value.into();
-        Ok(Self { view: Arc::new(from_value(&value)?), value })
+        Ok(Self { view: Arc::new(T::read(&value)?), value })
     }
 
     /// What every object has.
@@ -109,7 +109,7 @@ pub struct Others<'a> {
 impl Others<'_> {
     /// Reads the view of an object.
     fn view<T: Object>(&self, document: &Value) -> Result<T, ConvertError> {
-        let mut view = from_value(document)?;
+        let mut view = T::read(document)?;
         self.pool.share(&mut view);
         Ok(view)
     }
@@ -119,7 +119,7 @@ impl<T: Served> Kept for T {
     const RESOURCE: Resource = T::RESOURCE;
 
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
-        from_value(&document)
+        T::read(&document)
     }
 
     fn keep_sharing(document: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
@@ -222,7 +222,7 @@ mod tests {
     fn the_types_that_are_written_know_all_their_fields() {
         fn check<T: Object + Complete>() {
             let all = sample(Kind::Struct(api::types::by_kind(T::GROUP, T::VERSION, T::KIND).unwrap()));
-            let view: T = from_value(&all).unwrap();
+            let view = T::read(&all).unwrap();
             assert_eq!(*view.whole().unwrap(), all, "{}", T::KIND);
         }
         check::<api::coordination::v1::Lease>();

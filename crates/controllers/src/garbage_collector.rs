@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use api::apiextensions::v1::CustomResourceDefinition;
 use api::core::v1::ObjectReference;
-use api::json::{Text, Value, from_value};
+use api::json::{Text, Value};
 use api::meta::v1::{ObjectMeta, OwnerReference};
 use client::controller::{Controller, Next};
 use client::discovery::{Discovery, ServedResource};
@@ -237,10 +237,7 @@ impl Shared {
 
     async fn live(&self, item: &Item) -> Result<Option<ObjectMeta>, Error> {
         match self.client.documents(item.resource.clone()).get(&item.namespace, &item.identity.name).await {
-            Ok(object) => {
-                let metadata = object.get("metadata").map_or_else(|| Ok(ObjectMeta::default()), from_value)?;
-                Ok(Some(metadata))
-            }
+            Ok(object) => Ok(Some(ObjectMeta::of(&object)?)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,13 +1,10 @@
 //! Informers that keep only the metadata of objects, for those who work on every kind.
 
-use api::json::from_value;
 use api::meta::v1::ObjectMeta;
 use client::objects::Selection;
 use client::{Informer, Informers, Resource};
 
 /// Follows the metadata of all objects of a resource.
 pub(crate) fn informer(informers: &Informers, resource: &Resource) -> Informer<ObjectMeta> {
-    informers.decoding(resource, &Selection::default(), |object| {
-        object.get("metadata").map_or_else(|| Ok(ObjectMeta::default()), from_value)
-    })
+    informers.decoding(resource, &Selection::default(), |object| ObjectMeta::of(&object))
 }

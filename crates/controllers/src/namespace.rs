@@ -255,8 +255,7 @@ async fn empty_resource(
         Err(error) if not_there(&error) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let metadata = |it: &Value| it.get("metadata").and_then(|it| api::json::from_value(it).ok()).unwrap_or_default();
-    Ok(left.iter().map(metadata).collect())
+    Ok(left.iter().map(|object| ObjectMeta::of(object).unwrap_or_default()).collect())
 }
 
 /// How long pods that run may take to end.

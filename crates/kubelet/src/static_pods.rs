@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
-use api::json::{Object, Text, Value, from_value};
+use api::json::{Object, Text, Value};
+use api::meta::v1::Object as _;
 use api::time::Timestamp;
 
 use self::files::Manifest;
@@ -103,7 +104,7 @@ pub fn for_node(manifest: &Manifest, node: &str, check: &Check, now: Timestamp) 
     spec.insert("nodeName", node);
     tolerate_no_execute(spec);
     let document = check(&document, now)?;
-    let pod = from_value(&document).map_err(|error| format!("invalid pod: {error}"))?;
+    let pod = Pod::read(&document).map_err(|error| format!("invalid pod: {error}"))?;
     Ok(StaticPod { pod, document })
 }
 

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use api::core::v1::Node;
-use api::json::{ConvertError, Object, Value, from_value};
+use api::json::{ConvertError, Object, Value};
+use api::meta::v1::Object as _;
 use api::time::Timestamp;
 
 use crate::node_status;
@@ -43,7 +44,7 @@ impl Template {
             return Err(TemplateError::Kind(kind.to_owned()));
         }
         // What the server would not read is not taken for absent.
-        from_value::<Node>(&document)?;
+        Node::read(&document)?;
         Ok(Template { document })
     }
 

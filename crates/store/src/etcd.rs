@@ -18,13 +18,10 @@ use tonic::Status;
 
 use self::connection::{Connection, error};
 use self::leases::Leases;
-use self::proto::compare::{CompareResult, CompareTarget, TargetUnion};
-use self::proto::kv_client::KvClient;
-use self::proto::request_op::Request;
-use self::proto::response_op::Response;
 use self::proto::{
-    CompactionRequest, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse, RequestOp,
-    ResponseHeader, TxnRequest,
+    CompactionRequest, CompactionResponse, Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue,
+    Operation, PutRequest, RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnRequest, TxnResponse, call,
+    methods,
 };
 use self::watcher::Watcher;
 use crate::{Cause, Change, Entry, Error, Guard, ListOptions, Outcome, Page, Reading, Revision, Store, Watch, Write};
@@ -122,14 +119,7 @@ impl Etcd {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
-        let call = |channel| {
-            let request = request.clone();
-            async move {
-                let mut client = KvClient::new(channel).max_decoding_message_size(usize::MAX);
-                client.range(request).await
-            }
-        };
-        self.connection.read(call).await
+        self.connection.read(|channel| call(channel, methods::RANGE, request.clone())).await
     }
 
     /// One attempt at a list; the revision may be compacted away under it.
@@ -184,16 +174,16 @@ impl Etcd {
         }
     }
 
-    async fn change(&self, key: &Bytes, change: Change) -> Result<Request, Status> {
+    async fn change(&self, key: &Bytes, change: Change) -> Result<Operation, Status> {
         Ok(match change {
             Change::Put { value, ttl } => {
                 let lease = match ttl {
                     Some(ttl) => self.leases.grant(&self.connection, ttl).await?,
                     None => 0,
                 };
-                Request::RequestPut(PutRequest { key: key.clone(), value, lease })
+                Operation::Put(PutRequest { key: key.clone(), value, lease })
             }
-            Change::Delete => Request::RequestDeleteRange(DeleteRangeRequest { key: key.clone() }),
+            Change::Delete => Operation::DeleteRange(DeleteRangeRequest { key: key.clone() }),
         })
     }
 }
@@ -262,25 +252,19 @@ impl Store for Etcd {
                 result: CompareResult::Equal.into(),
                 target: CompareTarget::Mod.into(),
                 key: key.clone(),
-                target_union: Some(TargetUnion::ModRevision(unchanged_since)),
+                mod_revision: Some(unchanged_since),
             }],
             success: vec![RequestOp { request: Some(change) }],
             failure: vec![RequestOp {
-                request: Some(Request::RequestRange(RangeRequest { key, ..RangeRequest::default() })),
+                request: Some(Operation::Range(RangeRequest { key, ..RangeRequest::default() })),
             }],
         };
-        let call = |channel| {
-            let request = request.clone();
-            async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).txn(request).await }
-        };
-        let response = self.connection.write(call).await.map_err(|status| error(status, 0))?;
+        let transaction = |channel| call::<_, TxnResponse>(channel, methods::TXN, request.clone());
+        let response = self.connection.write(transaction).await.map_err(|status| error(status, 0))?;
         if response.succeeded {
             return Ok(Outcome::Done { revision: header_revision(response.header) });
         }
-        let current = response.responses.into_iter().find_map(|operation| match operation.response {
-            Some(Response::ResponseRange(range)) => range.kvs.into_iter().next(),
-            _ => None,
-        });
+        let current = response.responses.into_iter().find_map(|operation| operation.range?.kvs.into_iter().next());
         Ok(Outcome::Conflict { current: current.map(|pair| self.entry(pair)).transpose()? })
     }
 
@@ -299,10 +283,9 @@ impl Store for Etcd {
     async fn compact(&self, revision: Revision) -> Result<(), Error> {
         self.check_open()?;
         // Compacting twice is compacting once.
-        let call = |channel| async move {
-            KvClient::new(channel).compact(CompactionRequest { revision: signed(revision) }).await
-        };
-        match self.connection.read(call).await {
+        let request = CompactionRequest { revision: signed(revision) };
+        let compaction = |channel| call::<_, CompactionResponse>(channel, methods::COMPACT, request);
+        match self.connection.read(compaction).await {
             Ok(_) => Ok(()),
             Err(status) => match self.revision_error(status, revision).await {
                 Error::Compacted { .. } => Ok(()),

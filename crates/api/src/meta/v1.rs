@@ -4,7 +4,7 @@ mod selector;
 
 pub use selector::{LabelSelector, LabelSelectorRequirement};
 
-use crate::json::{Text, Value};
+use crate::json::{ConvertError, Text, Value, from_value};
 use crate::shared::Alike;
 use crate::sorted_map::SortedMap;
 use crate::time::Timestamp;
@@ -71,6 +71,13 @@ pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned
     /// What every object has, to be changed.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
+    /// Reads the view of an object. As [`from_value`](crate::json::from_value), but compiled here and not once more in
+    /// every crate that reads objects.
+    ///
+    /// # Errors
+    /// Where the object does not fit the view.
+    fn read(document: &Value) -> Result<Self, ConvertError>;
+
     /// `GROUP/VERSION`, or the version alone in core.
     #[must_use]
     fn api_version() -> String {
@@ -79,6 +86,14 @@ pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned
 }
 
 impl ObjectMeta {
+    /// The metadata of an object; nothing where it has none.
+    ///
+    /// # Errors
+    /// Where it does not have the expected form.
+    pub fn of(document: &Value) -> Result<Self, ConvertError> {
+        document.get("metadata").map_or_else(|| Ok(Self::default()), from_value)
+    }
+
     /// `namespace/name`, or the name alone.
     #[must_use]
     pub fn key(&self) -> String {

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::apps::v1::{ControllerRevision, DaemonSet};
 use api::core::v1::{Node, Pod};
-use api::json::{Text, from_value};
+use api::json::Text;
+use api::meta::v1::Object as _;
 use client::Document;
 use client::controller::Next;
 use client::events::Severity;
@@ -135,7 +136,7 @@ impl Daemons {
         let wanted = change.create.iter().take(BURST);
         let wanted = wanted.map(|node| new_pod(set, set.value(), controller, hash, node)).collect();
         let created = self.executor.create_pods(key, &owner, wanted).await;
-        pods.extend(created.objects.iter().filter_map(|pod| from_value(pod).ok()).map(Arc::new));
+        pods.extend(created.objects.iter().filter_map(|pod| Pod::read(pod).ok()).map(Arc::new));
         let surplus: Vec<Arc<Pod>> = change.delete.into_iter().take(BURST).collect();
         let deleted = self.executor.delete_pods(key, &controller.about(), &surplus).await;
         // A namespace that ends takes the set with it.

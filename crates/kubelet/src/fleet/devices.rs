@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
-use api::json::{Text, Value, from_value};
+use api::json::{Text, Value};
+use api::meta::v1::Object as _;
 use api::resource::v1::{ResourceClaim, ResourceSlice};
 use client::Error;
 use client::events::{Severity, reference};
@@ -49,7 +50,7 @@ impl<R: Runtime> Inner<R> {
         if wanted.is_empty() && published.is_empty() {
             return Ok(());
         }
-        let views: Vec<ResourceSlice> = wanted.iter().filter_map(|slice| from_value(slice).ok()).collect();
+        let views: Vec<ResourceSlice> = wanted.iter().filter_map(|slice| ResourceSlice::read(slice).ok()).collect();
         // A pool whose slices change gets a new generation: until all of them are there nobody takes it for complete.
         let is_stale = |known: &ResourceSlice| {
             !views.iter().any(|view| view.metadata.name == known.metadata.name && is_same(view, known))

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod, PodStatus};
-use api::json::{Text, Value, from_value};
+use api::json::{Text, Value};
+use api::meta::v1::Object as _;
 use client::Error;
 use client::informer::Key;
 use client::objects::Deletion;
@@ -280,7 +281,7 @@ impl<R: Runtime> Inner<R> {
     /// The node as it will be once it has registered.
     fn expected(&self, member: &Member) -> Node {
         let node = self.template.node(&member.name, member.number, self.endpoint, (self.clock)());
-        from_value(&node).unwrap_or_default()
+        Node::read(&node).unwrap_or_default()
     }
 
     /// Makes sure that the server shows a pod as it is: its mirror is there, shows this version, and has this status.
@@ -384,5 +385,5 @@ impl<R: Runtime> Inner<R> {
 
 /// The whole status that a patch sets.
 fn status_in(patch: &Value) -> PodStatus {
-    patch.get("status").and_then(|status| from_value(status).ok()).unwrap_or_default()
+    Pod::read(patch).map(|pod| pod.status).unwrap_or_default()
 }

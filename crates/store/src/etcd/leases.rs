@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use tonic::Status;
 
 use super::connection::Connection;
-use super::proto::LeaseGrantRequest;
-use super::proto::lease_client::LeaseClient;
+use super::proto::{LeaseGrantRequest, LeaseGrantResponse, call, methods};
 
 /// A lease is shared by at most this many keys: they all go in one step of etcd's.
 const KEYS_MAX: u32 = 1000;
@@ -44,8 +43,8 @@ impl Leases {
         let seconds = ttl.saturating_add(shared).saturating_add(Duration::from_millis(999)).as_secs().max(1);
         let request = LeaseGrantRequest { ttl: seconds.try_into().unwrap_or(i64::MAX) };
         // Granting twice does no harm: a lease that nobody uses ends by itself.
-        let granted = connection.read(|channel| async move { LeaseClient::new(channel).lease_grant(request).await });
-        let id = granted.await?.id;
+        let granted = connection.read(|channel| call(channel, methods::LEASE_GRANT, request));
+        let LeaseGrantResponse { id } = granted.await?;
         let until = now.checked_add(shared).unwrap_or(now);
         self.with(|leases| {
             leases.retain(|_, lease| now < lease.until);

@@ -13,11 +13,10 @@ use tokio_stream::Stream;
 use tonic::Streaming;
 
 use super::connection::{Connection, error, passes};
-use super::proto::event::EventType;
-use super::proto::maintenance_client::MaintenanceClient;
-use super::proto::watch_client::WatchClient;
-use super::proto::watch_request::RequestUnion;
-use super::proto::{self, StatusRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use super::proto::{
+    self, EventType, StatusRequest, StatusResponse, WatchAction, WatchCreateRequest, WatchProgressRequest,
+    WatchRequest, WatchResponse, call, methods,
+};
 use super::{Options, header_revision, own_key, revision, signed};
 use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
 
@@ -80,7 +79,8 @@ impl Watcher {
         let internal = |error: Error| tonic::Status::internal(error.to_string());
         let (turn, watches, calls) = self.connection.for_watching().map_err(internal)?;
         let opening = async {
-            let version = MaintenanceClient::new(calls).status(StatusRequest {}).await?.into_inner().version;
+            let status: tonic::Response<StatusResponse> = call(calls, methods::STATUS, StatusRequest {}).await?;
+            let version = status.into_inner().version;
             let (requests, outgoing) = mpsc::channel(4);
             let (key, range_end) = self.range.clone();
             let create = WatchCreateRequest {
@@ -91,10 +91,9 @@ impl Watcher {
                 progress_notify: true,
                 prev_kv: true,
             };
-            let create = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+            let create = WatchRequest { action: Some(WatchAction::Create(create)) };
             requests.send(create).await.map_err(|_| tonic::Status::cancelled("the stream has ended"))?;
-            let mut client = WatchClient::new(watches).max_decoding_message_size(usize::MAX);
-            let responses = client.watch(Outgoing(outgoing)).await?.into_inner();
+            let responses = proto::watch(watches, Outgoing(outgoing)).await?.into_inner();
             Ok(Open { turn, responses, requests, can_be_asked: reports_progress_reliably(&version) })
         };
         let opened = tokio::time::timeout(OPENING, opening).await;
@@ -228,8 +227,7 @@ impl Source for Watcher {
 
 fn ask_for_progress(requests: &mpsc::Sender<WatchRequest>) {
     // If there is no room, there are questions enough.
-    let _ =
-        requests.try_send(WatchRequest { request_union: Some(RequestUnion::ProgressRequest(WatchProgressRequest {})) });
+    let _ = requests.try_send(WatchRequest { action: Some(WatchAction::Progress(WatchProgressRequest {})) });
 }
 
 /// Older versions answer a request for progress before they have sent the events that it covers. Kubernetes draws the same line.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use api::features::Features;
-use api::json::{Text, Value, from_value};
+use api::json::{Text, Value};
+use api::meta::v1::Object as _;
 use api::resource::v1::ResourceClaim;
 use api::scheduling::v1::PriorityClass;
 use api::time::Timestamp;
@@ -74,10 +75,10 @@ impl Cluster {
             "Node" => {
                 // What a manifest leaves out is as `celplane up` would play the node.
                 let object = if is_live { object } else { completed(object)? };
-                self.nodes.push((from_value(&object)?, copies));
+                self.nodes.push((Node::read(&object)?, copies));
             }
-            "Pod" => self.pods.push((own_name(from_value(&object)?, is_live), copies)),
-            "PriorityClass" => self.classes.push(from_value(&object)?),
+            "Pod" => self.pods.push((own_name(Pod::read(&object)?, is_live), copies)),
+            "PriorityClass" => self.classes.push(PriorityClass::read(&object)?),
             "ResourceClaimTemplate" => {
                 let text = |field| Text::from(object.str_at(&["metadata", field]).unwrap_or_default());
                 let spec = object.at(&["spec", "spec"]).cloned().unwrap_or_default();
@@ -89,7 +90,7 @@ impl Cluster {
                     let made = expand::expand(kind, &object)?;
                     for (pod, copies) in made.pods {
                         let pod = self.admit(expand::pods()?, &pod).context("the pods of its template")?;
-                        self.pods.push((own_name(from_value(&pod)?, false), copies));
+                        self.pods.push((own_name(Pod::read(&pod)?, false), copies));
                     }
                     for claim in made.claims {
                         self.objects.extend(object_of("PersistentVolumeClaim", &claim)?);

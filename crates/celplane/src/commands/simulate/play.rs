@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use api::core::v1::{Node, Pod, PodResourceClaimStatus};
 use api::features::Features;
-use api::json::{Text, Value, from_value};
+use api::json::{Text, Value};
+use api::meta::v1::Object as _;
 use api::resource::v1::ResourceClaim;
 use matching::Matcher;
 use scheduling::cluster::{Devices, Object};
@@ -180,7 +181,7 @@ fn claims_for(pod: &mut Pod, cluster: &Cluster) -> Result<Vec<ResourceClaim>> {
         // Without the template there is no claim, and the scheduler says so.
         let Some(spec) = cluster.claim_templates.get(&(pod.metadata.namespace.clone(), template.clone())) else { continue };
         let name = format!("{}-{}", pod.metadata.name, used.name);
-        claims.push(from_value(&claim_document(pod, &used.name, &name, spec))?);
+        claims.push(ResourceClaim::read(&claim_document(pod, &used.name, &name, spec))?);
         pod.status
             .resource_claim_statuses
             .push(PodResourceClaimStatus { name: used.name.clone(), resource_claim_name: Some(name.into()) });

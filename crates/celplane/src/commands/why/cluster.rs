@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
-use api::json::{self, Value};
+use api::json::{Value, from_value};
 use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use api::storage::v1::StorageClass;
 use scheduling::cluster::Object;
@@ -104,7 +104,7 @@ impl Cluster {
             }
         };
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
-        cluster.spec = spec.map(view).transpose().with_context(|| manifest.title())?.unwrap_or_default();
+        cluster.spec = spec.map(from_value).transpose().with_context(|| manifest.title())?.unwrap_or_default();
         cluster.title = manifest.title();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
         for source in manifests::sources(asked.filenames)? {
@@ -129,7 +129,7 @@ impl Cluster {
                 let labels = template.and_then(|path| manifest.value.at(path)?.at(&["metadata", "labels"]));
                 let mut pod = Pod { spec: self.spec.clone(), ..Pod::default() };
                 pod.metadata.name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().into();
-                pod.metadata.labels = labels.map(view).transpose()?.unwrap_or_default();
+                pod.metadata.labels = labels.map(from_value).transpose()?.unwrap_or_default();
                 pod
             }
         };
@@ -159,7 +159,7 @@ impl Cluster {
             claim.spec = template.spec.spec.clone();
             self.objects.push(Object::ResourceClaim(Arc::new(claim)));
             let told = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
-            statuses.push(view(&told)?);
+            statuses.push(from_value(&told)?);
         }
         self.pod.status.resource_claim_statuses.extend(statuses);
         Ok(())
@@ -250,6 +250,6 @@ fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
     }
 }
 
-fn view<T: serde::de::DeserializeOwned>(value: &Value) -> anyhow::Result<T> {
-    Ok(json::from_value(value)?)
+fn view<T: api::meta::v1::Object>(value: &Value) -> anyhow::Result<T> {
+    Ok(T::read(value)?)
 }
