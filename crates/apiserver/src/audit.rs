@@ -9,6 +9,7 @@ pub mod policy;
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use api::json::{self, Object, Value};
@@ -101,7 +102,7 @@ pub(crate) async fn follow<T>(
     parts: &http::request::Parts,
     verb: &str,
     target: Option<&Target>,
-    work: impl Future<Output = T>,
+    work: Pin<&mut impl Future<Output = T>>,
 ) -> (T, Option<Followed>) {
     let Some(audit) = audit else { return (work.await, None) };
     let trail = Trail::new(audit, parts, verb, target);

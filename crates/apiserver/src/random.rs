@@ -23,16 +23,17 @@ pub(crate) fn uid() -> String {
     if let Some(byte) = bytes.get_mut(8) {
         *byte = (*byte & 0x3f) | 0x80;
     }
-    let mut text = String::with_capacity(36);
+    let hex = |byte: &u8| {
+        [byte >> 4, byte & 0x0f].map(|digit| if digit < 10 { b'0' | digit } else { b'W'.wrapping_add(digit) })
+    };
+    let mut text = Vec::with_capacity(36);
     for (index, byte) in bytes.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
+            text.push(b'-');
         }
-        for digit in [byte >> 4, byte & 0x0f] {
-            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
+        text.extend_from_slice(&hex(byte));
     }
-    text
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Five characters behind a generated name; without vowels, so that no words appear.

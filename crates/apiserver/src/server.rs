@@ -21,6 +21,7 @@ pub use kubelets::{Kubelets, Logs, LogsFailure};
 pub(crate) use labels::verb_name;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -407,9 +408,11 @@ impl Server {
         let audit_id = parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id).clone();
         let mut schema = None;
         let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
-        let work = self.limited(&parts, body, &asked, certificate, &mut schema);
-        let (answer, followed) =
-            audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await;
+        let (answer, followed) = {
+            // Pinned here, because a future that is handed on is kept once more by each who awaits it.
+            let work = pin!(self.limited(&parts, body, &asked, certificate, &mut schema));
+            audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await
+        };
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
             let decide = |user: &User, asked: authorization::Request<'_>| self.authorizer.decide(user, asked);
@@ -494,8 +497,8 @@ impl Server {
         *schema = self.flow.classify(&asked);
         let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
         let flow = Flow { asked, schema: schema.as_ref(), query, labels, writes };
-        let work = warnings::collect(self.routed(parts, body, &flow));
-        match tokio::time::timeout(self.options.request_timeout, work).await {
+        let work = pin!(self.routed(parts, body, &flow));
+        match tokio::time::timeout(self.options.request_timeout, warnings::collect(work)).await {
             Ok((result, mut warnings)) => {
                 if certificate.is_none() && has_spaced_token(&parts.headers) {
                     warnings.insert(0, SPACED_TOKEN.to_owned());
@@ -668,7 +671,7 @@ impl Server {
             let (server, target, query, headers, user) = (&server, &target, &query, &headers, &user);
             let (row, resource) = (&row, &row.resource());
             let call = Call { server, target, row, resource, query, headers, user, body, accepted };
-            runtime.block_on(warnings::collect(call.run(verb)))
+            runtime.block_on(warnings::collect(pin!(call.run(verb))))
         };
         let failed = || Failure::new(500, "InternalError", "the request could not be handled");
         let (answer, warnings) = self.threads().run(work).await.ok_or_else(failed)?;

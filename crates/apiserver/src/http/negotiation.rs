@@ -164,7 +164,9 @@ pub(crate) fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
         return query.flag("pretty");
     }
     let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    if accept.any(|value| value.contains("pretty=1")) && negotiate(headers).is_ok_and(|accepted| accepted.pretty) {
+    if accept.any(|value| value.contains(';') && value.contains("pretty=1"))
+        && negotiate(headers).is_ok_and(|accepted| accepted.pretty)
+    {
         return true;
     }
     let agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();

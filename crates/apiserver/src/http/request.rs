@@ -168,7 +168,8 @@ pub enum Route {
 #[must_use]
 pub fn route(method: &Method, path: &str, query: &Query) -> Route {
     // Kubernetes: an escaped slash divides, too.
-    let path = percent_decode_str(path.strip_suffix('/').unwrap_or(path)).decode_utf8_lossy();
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let path = if path.contains('%') { percent_decode_str(path).decode_utf8_lossy() } else { path.into() };
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (group, version, mut rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::pin::Pin;
 
 use crate::http::request::Target;
 use crate::resources::Resource;
@@ -13,7 +14,7 @@ tokio::task_local! {
 }
 
 /// Runs what answers a request; gives back its result and what was added meanwhile.
-pub(crate) async fn collect<T>(work: impl Future<Output = T>) -> (T, Vec<String>) {
+pub(crate) async fn collect<T>(work: Pin<&mut impl Future<Output = T>>) -> (T, Vec<String>) {
     WARNINGS
         .scope(RefCell::new(Vec::new()), async {
             let result = work.await;

@@ -75,12 +75,11 @@ impl Selector {
 
     /// As [`Selector::matches`], for an object that is not decoded if what was taken out of it suffices.
     pub(crate) fn matches_served(&self, key: &str, object: &Served) -> bool {
-        let mut segments = key.rsplit('/');
-        let (name, namespace) = (segments.next(), segments.next());
+        let (name, namespace) = (|| key.rsplit('/').next(), || key.rsplit('/').nth(1));
         self.terms.iter().all(|term| {
             let equal = match term.field.as_str() {
-                "metadata.name" => name == Some(term.value.as_str()),
-                "metadata.namespace" if term.is_namespaced => namespace == Some(term.value.as_str()),
+                "metadata.name" => name() == Some(term.value.as_str()),
+                "metadata.namespace" if term.is_namespaced => namespace() == Some(term.value.as_str()),
                 field
                     if !term.is_plain
                         && let Some(value) = object.attributes(self.offered).field(field) =>

@@ -98,8 +98,10 @@ pub(super) async fn select(
     filter: &Arc<Filter>,
 ) -> Result<Snapshot> {
     let mut selected = Snapshot { revision: found.revision, objects: Vec::new(), remaining: 0 };
-    let is_first = filter.selection().is_everything() && limit.is_some_and(|limit| limit <= SELECT_CHUNK);
-    let is_short = found.objects.len() <= SELECT_CHUNK || is_first;
+    // To take all of them is less work than to look at them.
+    let short = if filter.selection().is_everything() { LONG } else { SELECT_CHUNK };
+    let is_first = filter.selection().is_everything() && limit.is_some_and(|limit| limit <= LONG);
+    let is_short = found.objects.len() <= short || is_first;
     while !found.objects.is_empty() {
         let mut chunk = Vec::with_capacity(found.objects.len().min(SELECT_CHUNK));
         while chunk.len() < SELECT_CHUNK
