@@ -121,7 +121,8 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     if !old.spec().scheduling_gates.is_empty() && new.spec().scheduling_gates.is_empty() {
         action = action.or(Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
     }
-    if old.spec().tolerations != new.spec().tolerations {
+    // Kubernetes: tolerations can only be added.
+    if old.spec().tolerations.len() != new.spec().tolerations.len() {
         action = action.or(Action::UPDATE_POD_TOLERATION);
     }
     if old.generated_claims != new.generated_claims {

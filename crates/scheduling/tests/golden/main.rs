@@ -118,6 +118,12 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Re
     if expected == found { Ok(()) } else { Err(format!("{what}\n  expected {expected:?}\n  found    {found:?}")) }
 }
 
+/// The text without what Kubernetes adds where a plugin refused all nodes before DynamicResources had its turn: its PostFilter
+/// cannot find what its PreFilter would have left.
+fn without_stray_words(message: &str) -> &str {
+    message.strip_suffix(". not found").map_or(message, |it| &message[..=it.len()])
+}
+
 /// The text with every named taint as Kubernetes has it: nodes that differ only in their taint are counted together.
 fn without_taints(message: &str) -> String {
     const OURS: &str = " node(s) had untolerated taint {";
@@ -140,6 +146,14 @@ fn without_taints(message: &str) -> String {
     let (reasons, tail) = (&tail[..end], &tail[end + 1..]);
     let mut reasons: Vec<String> =
         reasons.split(", ").map(|it| it.replace('\u{1}', "")).filter(|it| !it.is_empty()).collect();
+    // Only so many taints are named.
+    reasons.retain(|reason| match reason.strip_suffix(" node(s) had other untolerated taints") {
+        Some(count) => {
+            parts += count.parse::<u64>().unwrap();
+            false
+        }
+        None => true,
+    });
     reasons.push(format!("{parts} node(s) had untolerated taint(s)"));
     reasons.sort();
     format!("{head}: {}.{}", reasons.join(", "), tail.replace('\u{1}', ""))
