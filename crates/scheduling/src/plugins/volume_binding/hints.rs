@@ -3,12 +3,10 @@
 use api::json::Text;
 use api::storage::v1::CSINode;
 
-use super::binder::limit;
+use super::binder::{MIGRATED_PLUGINS, limit};
 use crate::cluster::PodInfo;
 use crate::framework::Change;
 use crate::plugins::volume_claims::claims_of;
-
-const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 pub(super) fn helps(pod: &PodInfo, change: Change<'_>) -> bool {
     match change {
