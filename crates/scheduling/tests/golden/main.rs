@@ -1,5 +1,6 @@
 //! What Kubernetes' scheduler decided, case by case (`tests/data/*.jsonl`), and what this one does.
 //!
+//! `variants_*.jsonl` are recorded cases that were changed at random, with what Kubernetes 1.38.0-alpha.0 says to them.
 //! One difference is wanted: the reason of TaintToleration names the taint. Cases that differ otherwise are in
 //! `known_gaps.txt`, each with the reason; they are run, too, and must still differ.
 
@@ -31,13 +32,14 @@ use scheduling::{Profile, Scheduler};
 
 const NOW: Duration = Duration::from_secs(1);
 
-/// Runs all cases of a file; `run` says what differs.
+/// Runs all cases of a file and its variants; `run` says what differs.
 fn run_all(file: &str, run: impl Fn(&Value) -> Result<(), String>) {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let gaps = std::fs::read_to_string(directory.join("known_gaps.txt")).unwrap();
     let gaps: BTreeMap<&str, &str> =
         gaps.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")).collect();
-    let cases = std::fs::read_to_string(directory.join(file)).unwrap();
+    let read = |file: &str| std::fs::read_to_string(directory.join(file)).unwrap();
+    let cases = read(file) + &read(&format!("variants_{file}"));
     let (mut count, mut failures) = (0, Vec::new());
     for line in cases.lines() {
         let case = api::json::parse(line.as_bytes()).unwrap();
