@@ -183,8 +183,10 @@ fn matching_volume<'c>(
         let own = (&claim.metadata.namespace, &claim.metadata.name);
         chosen.contains(name) || objects.assumed.bound.get(name).is_some_and(|(space, name)| (space, name) != own)
     };
-    volumes::find(claim, with_reach, Seeker::Scheduler(&node.object.matching.labels), is_taken)
-        .map_err(|error| error.to_string())
+    volumes::find(claim, with_reach, Seeker::Scheduler(&node.object.matching.labels), is_taken).map_err(|error| {
+        let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
+        format!("error creating internal label selector for claim: {namespace}/{name}: {error}")
+    })
 }
 
 /// Whether there is room for a new volume: the storage it comes from, where its driver tells.
