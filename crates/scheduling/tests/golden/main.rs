@@ -148,7 +148,7 @@ fn without_taints(message: &str) -> String {
     let (reasons, tail) = (&tail[..end], &tail[end + 1..]);
     let mut reasons: Vec<String> =
         reasons.split(", ").map(|it| it.replace('\u{1}', "")).filter(|it| !it.is_empty()).collect();
-    // Only so many taints are named.
+    // Beyond a number of taints the rest are not named.
     reasons.retain(|reason| match reason.strip_suffix(" node(s) had other untolerated taints") {
         Some(count) => {
             parts += count.parse::<u64>().unwrap();
