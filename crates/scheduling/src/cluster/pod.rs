@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use api::core::v1::Pod;
 use api::json::Text;
+use api::quantity::Quantity;
 use api::time::Timestamp;
 use matching::Matcher;
-use matching::resources::Demand;
+use matching::resources::{Demand, Options, requests};
 
 use super::shape::{Shape, Shapes};
 use crate::framework::Action;
@@ -111,23 +112,39 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     if old.labels() != new.labels() {
         action = action.or(Action::UPDATE_POD_LABEL);
     }
-    let (before, after) = (&old.demand().requests, &new.demand().requests);
-    if before.any_above(after) {
+    if asks_for_more(old, new) {
         action = action.or(Action::UPDATE_POD_SCALE_DOWN);
     }
-    if after.any_above(before) {
+    if asks_for_more(new, old) {
         action = action.or(Action::UPDATE_POD_SCALE_UP);
     }
     if !old.spec().scheduling_gates.is_empty() && new.spec().scheduling_gates.is_empty() {
         action = action.or(Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
     }
-    if old.spec().tolerations != new.spec().tolerations {
+    // Kubernetes: tolerations can only be added.
+    if old.spec().tolerations.len() != new.spec().tolerations.len() {
         action = action.or(Action::UPDATE_POD_TOLERATION);
     }
     if old.generated_claims != new.generated_claims {
         action = action.or(Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     }
     if action.is_empty() { Action::UPDATE } else { action }
+}
+
+/// Whether a pod asks for more of something than it does in another state, or names what it does not name there.
+fn asks_for_more(pod: &PodInfo, other: &PodInfo) -> bool {
+    if pod.resized.is_some() || other.resized.is_some() {
+        return pod.demand().requests.any_above(&other.demand().requests);
+    }
+    if Arc::ptr_eq(&pod.shape, &other.shape) {
+        return false;
+    }
+    let all = |pod: &PodInfo| requests(pod.spec(), Options::default());
+    let others = all(other);
+    let is_more = |name: &Text, amount: &Quantity| {
+        others.get(name).is_none_or(|other| amount.milli_value() > other.milli_value())
+    };
+    all(pod).iter().any(|(name, amount)| is_more(name, amount))
 }
 
 impl Deref for PodInfo {

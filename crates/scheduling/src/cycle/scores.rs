@@ -133,7 +133,7 @@ fn score_with(
         for ((_, total), (_, score)) in scores.total.iter_mut().zip(&normalized) {
             if !(0..=MAX_NODE_SCORE).contains(score) {
                 let text = format!(
-                    "plugin \"{name}\" returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                    "applying score defaultWeights on Score plugins: plugin \"{name}\" returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
                 );
                 return Err(Status::error(text).by(name));
             }

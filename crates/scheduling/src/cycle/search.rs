@@ -145,12 +145,18 @@ impl Search<'_> {
         let cache = &self.cluster.cache;
         // Room was made for the pod: that node is most likely the only one.
         let nominated = self.cluster.nominated.node_of(&pod.uid).or(Some(&pod.nominated_node));
-        if let Some(node) = nominated.and_then(|name| cache.node_named(name))
-            && filters.ask_with_nominated(pod, node, self.cluster).is_ok()
-        {
-            found.feasible.push(node.id);
-            found.evaluated = 1;
-            return Ok(());
+        if let Some(node) = nominated.and_then(|name| cache.node_named(name)) {
+            let Err(status) = filters.ask_with_nominated(pod, node, self.cluster) else {
+                found.feasible.push(node.id);
+                found.evaluated = 1;
+                return Ok(());
+            };
+            // What is said of it counts, also where it is not among the nodes that are left.
+            let is_out = filters.nodes.as_ref().is_some_and(|names| !names.contains(node.name()));
+            if is_out && status.code.is_rejection() {
+                found.diagnosis.add_plugin(&status);
+                found.diagnosis.by_node.push((node.id, Arc::new(status)));
+            }
         }
         match &filters.nodes {
             Some(names) => {

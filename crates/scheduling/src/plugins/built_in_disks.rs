@@ -1,6 +1,11 @@
 //! Disks of built-in drivers, as the CSI drivers that do their work know them.
 //!
-//! Follows Kubernetes' `csi-translation-lib` as far as counting needs it: the driver, and what it calls the disk.
+//! Follows Kubernetes' `csi-translation-lib` as far as placing pods needs it: the driver, what it calls the disk, and from
+//! which nodes the disk can be reached.
+
+mod topology;
+
+use std::collections::BTreeSet;
 
 use api::core::v1::{PersistentVolume, Volume};
 use api::json::{Text, Value};
@@ -24,6 +29,9 @@ const DRIVERS: [(&str, Option<&str>); 7] = [
 
 /// Labels that name the zones of a volume.
 const ZONES: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+
+/// Between the zones of a volume that is in several.
+const DELIMITER: &str = "__";
 
 /// A disk of a CSI driver.
 pub(super) type Disk = (&'static str, Text);
@@ -59,6 +67,26 @@ pub(super) fn of_pod(volume: &Volume) -> Result<Option<Disk>, String> {
 
 /// The disk that a volume is; nothing where it is none, or none that counts.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Disk> {
+    let (driver, source) = source_of_volume(volume)?;
+    Some((driver_of(driver)?, handle_of_volume(driver, source, volume).ok()?.into()))
+}
+
+/// A volume of a built-in driver, where a CSI driver does the work of it.
+pub(super) struct Migrated {
+    /// The built-in driver.
+    pub(super) driver: &'static str,
+    /// The volume as the CSI driver has it, or why it cannot have it. Only where it can be reached from is looked at.
+    pub(super) volume: Result<PersistentVolume, String>,
+}
+
+/// The volume as a CSI driver would have it; nothing where it is of no built-in driver.
+pub(super) fn migrated(volume: &PersistentVolume) -> Option<Migrated> {
+    let (driver, source) = source_of_volume(volume)?;
+    let moved = handle_of_volume(driver, source, volume).map(|_| topology::moved(volume, driver));
+    Some(Migrated { driver, volume: moved.map_err(|error| format!("could not translate pv: {error}")) })
+}
+
+fn source_of_volume(volume: &PersistentVolume) -> Option<(&'static str, &Value)> {
     let spec = &volume.spec;
     let sources = [
         (AWS, &spec.aws_elastic_block_store),
@@ -67,12 +95,14 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Disk> {
         (CINDER, &spec.cinder),
         (PORTWORX, &spec.portworx_volume),
     ];
-    let (driver, source) = sources.into_iter().find_map(|(driver, source)| Some((driver, source.as_ref()?)))?;
-    let disk = match driver {
-        GCE => google(volume, source)?,
-        _ => handle(driver, source).ok()?,
-    };
-    Some((driver_of(driver)?, disk.into()))
+    sources.into_iter().find_map(|(driver, source)| Some((driver, source.as_ref()?)))
+}
+
+fn handle_of_volume(driver: &str, source: &Value, volume: &PersistentVolume) -> Result<String, String> {
+    match driver {
+        GCE => google(volume, source).map_err(|error| format!("failed to get region from zones: {error}")),
+        _ => handle(driver, source),
+    }
 }
 
 fn source_of(volume: &Volume) -> Option<(&'static str, &Value)> {
@@ -111,17 +141,23 @@ fn amazon(id: &str) -> Result<String, String> {
 }
 
 /// A disk is known by its zone, or by the region of its zones.
-fn google(volume: &PersistentVolume, source: &Value) -> Option<String> {
+fn google(volume: &PersistentVolume, source: &Value) -> Result<String, String> {
     let labels = &volume.metadata.labels;
     let label = ZONES.iter().filter_map(|label| labels.get(*label)).find(|zones| !zones.is_empty());
-    let zones: Vec<&str> = label.map(|zones| zones.split("__").collect()).unwrap_or_default();
-    match zones.as_slice() {
-        [] => Some(in_zone("UNSPECIFIED", source)),
-        [zone] => Some(in_zone(zone, source)),
-        [first, others @ ..] => {
-            let region = region_of(first)?;
-            let is_one = others.iter().all(|zone| region_of(zone) == Some(region));
-            is_one.then(|| format!("projects/UNSPECIFIED/regions/{region}/disks/{}", text(source, "pdName")))
+    let zones: Vec<&str> = label.map(|zones| zones.split(DELIMITER).collect()).unwrap_or_default();
+    if let [] | [_] = zones.as_slice() {
+        return Ok(in_zone(zones.first().copied().unwrap_or("UNSPECIFIED"), source));
+    }
+    let mut regions = BTreeSet::new();
+    for zone in zones {
+        let odd = || format!("zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {zone}");
+        regions.insert(region_of(zone).ok_or_else(odd)?);
+    }
+    match (regions.first(), regions.len()) {
+        (Some(region), 1) => Ok(format!("projects/UNSPECIFIED/regions/{region}/disks/{}", text(source, "pdName"))),
+        _ => {
+            let regions: Vec<String> = regions.into_iter().map(|region| format!("{region}:{{}}")).collect();
+            Err(format!("multiple or no regions gotten from zones, got: map[{}]", regions.join(" ")))
         }
     }
 }

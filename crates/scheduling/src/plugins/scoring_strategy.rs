@@ -170,7 +170,11 @@ pub(super) fn used<'n>(
     nonzero: bool,
 ) -> impl Iterator<Item = Use> + 'n {
     resources.iter().map(move |spec| {
-        let allocatable = node.object.allocatable.get(&spec.name);
+        let allocatable = match spec.name.as_str() {
+            // Kubernetes scores no numbers of pods.
+            "pods" => 0,
+            name => node.object.allocatable.get(name),
+        };
         let allocated = match spec.name.as_str() {
             "cpu" if nonzero => node.nonzero_milli_cpu,
             "memory" if nonzero => node.nonzero_memory,

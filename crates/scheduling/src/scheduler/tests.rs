@@ -450,3 +450,47 @@ fn compare(scheduler: &mut Scheduler) -> usize {
     }
     waiting.len()
 }
+
+#[test]
+fn a_pod_is_not_tried_while_its_only_victim_ends() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("n", "1", ""), START);
+    let low = pod("low", "1", r#", "nodeName": "n", "priority": 1"#);
+    scheduler.set_pod(&low, START);
+    let mut high = pod("high", "1", r#", "priority": 9"#);
+    scheduler.set_pod(&high, START);
+    let said = unplaced(&mut scheduler, START);
+    assert!(said.ends_with("found a potential placement for pod on node n, preempting 1 victims"), "{said}");
+    // What the caller writes comes back: the nomination, the victim's condition, its deletion.
+    let later = START + Duration::from_secs(20);
+    high.status.nominated_node_name = "n".into();
+    scheduler.set_pod(&high, later);
+    let condition = r#"{"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}}"#;
+    let condition: Pod = api::json::from_value(&api::json::parse(condition.as_bytes()).unwrap()).unwrap();
+    let mut ending = Pod { status: condition.status, ..low };
+    scheduler.set_pod(&ending, later);
+    let deleted = r#"{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}"#;
+    let deleted: Pod = api::json::from_value(&api::json::parse(deleted.as_bytes()).unwrap()).unwrap();
+    ending.metadata.deletion_timestamp = deleted.metadata.deletion_timestamp;
+    scheduler.set_pod(&ending, later);
+    assert!(scheduler.schedule_one(later).is_none());
+    scheduler.remove_pod("low", later);
+    assert_eq!(placed(&mut scheduler, later), ("high".to_owned(), "n".to_owned()));
+}
+
+/// A known wrong result: Kubernetes makes a claim to devices of the class, and places the pod where it can have them. Here
+/// NodeResourcesFit leaves the resource to DynamicResources, which knows the claims that pods name only.
+#[test]
+fn resources_that_a_device_class_stands_for_are_not_allocated_yet() {
+    let mut scheduler = scheduler();
+    scheduler.set_node(&node("n", "1", ""), START);
+    let mut wants = pod("a", "1", "");
+    let container = wants.spec.containers.first_mut().unwrap();
+    container.resources.requests.insert("example.com/x".into(), api::quantity::Quantity::parse("1").unwrap());
+    scheduler.set_pod(&wants, START);
+    assert!(unplaced(&mut scheduler, START).contains("1 Insufficient example.com/x"));
+    let class = r#"{"metadata": {"name": "x"}, "spec": {"extendedResourceName": "example.com/x"}}"#;
+    let class = api::json::from_value(&api::json::parse(class.as_bytes()).unwrap()).unwrap();
+    scheduler.set_object(&Object::DeviceClass(Arc::new(class)), START);
+    assert_eq!(placed(&mut scheduler, START), ("a".to_owned(), "n".to_owned()));
+}

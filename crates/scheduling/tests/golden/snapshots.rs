@@ -8,7 +8,7 @@ use scheduling::cycle::{self, Search};
 use scheduling::framework::{Point, PreFilter, Status};
 use scheduling::{Outcome, Scheduler};
 
-use super::{NOW, list, numbers, pod_info, run_all, same, scheduler, strings, without_taints};
+use super::{NOW, list, numbers, pod_info, run_all, same, scheduler, strings, without_stray_words, without_taints};
 
 #[test]
 fn snapshots() {
@@ -140,8 +140,7 @@ fn outcome(scheduler: &mut Scheduler, case: &Value, expected: &Value) -> Result<
     let attempt = scheduler.schedule_one(NOW).ok_or("no attempt")?;
     let result = expected.str_at(&["result"]).unwrap();
     let message = expected.str_at(&["message"]).unwrap_or_default();
-    // Its PostFilter cannot find what its PreFilter would have left.
-    let message = message.strip_suffix(" not found").unwrap_or(message);
+    let message = without_stray_words(message);
     match (attempt.outcome, result) {
         (Outcome::Scheduled(placement), "scheduled") => {
             let best = strings(expected.get("best"));

@@ -107,7 +107,8 @@ impl Score for Preference {
         let least = counted().min().unwrap_or(i64::MAX);
         let most = counted().max().unwrap_or(0).max(0);
         for (node, score) in scores {
-            *score = if self.ignored.contains(node) {
+            // Kubernetes marks nodes that do not count by this score, and finds others that happen to have it.
+            *score = if self.ignored.contains(node) || *score == -1 {
                 0
             } else {
                 let from_most = most.saturating_add(least).saturating_sub(*score);

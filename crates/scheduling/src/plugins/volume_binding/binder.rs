@@ -14,19 +14,43 @@ use matching::topology;
 use matching::volumes::{self, Seeker, VolumeMatcher, class_of_claim, class_of_volume};
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo, SELECTED_NODE};
+use crate::plugins::built_in_disks;
 use crate::plugins::volume_claims::{check_owner, claims_of, class, find, waits_for_consumer};
 
+pub(super) const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// The claims of a pod.
 #[derive(Clone, Default)]
 pub(super) struct Claims<'c> {
-    bound: Vec<&'c PersistentVolumeClaim>,
+    bound: Vec<(&'c PersistentVolumeClaim, Option<Arc<Migrated>>)>,
     /// Get their volume when the pod has a node; smallest first.
     waiting: Vec<&'c PersistentVolumeClaim>,
     /// Some should have had their volume before.
     pub(super) has_unbound_immediate: bool,
+}
+
+/// A volume of a built-in driver on nodes where a CSI driver does the work.
+struct Migrated {
+    driver: &'static str,
+    reach: Result<VolumeMatcher, String>,
+}
+
+impl Migrated {
+    fn of(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Option<Arc<Self>> {
+        let volume = cluster.objects.volumes.get(&(Text::default(), claim.spec.volume_name.clone()))?;
+        let migrated = built_in_disks::migrated(volume)?;
+        let reach = migrated.volume.map(|volume| cluster.matcher.volume(&volume));
+        Some(Arc::new(Migrated { driver: migrated.driver, reach }))
+    }
+
+    /// Whether a CSI driver does the work on the node.
+    fn is_on(&self, node: &NodeInfo, cluster: &Cluster) -> bool {
+        let csi_node = cluster.objects.csi_nodes.get(&(Text::default(), node.name().clone()));
+        let migrated = csi_node.and_then(|it| it.metadata.annotations.get(MIGRATED_PLUGINS));
+        migrated.is_some_and(|drivers| drivers.split(',').any(|driver| driver == self.driver))
+    }
 }
 
 /// What a node would mean for the claims.
@@ -51,7 +75,7 @@ impl<'c> Claims<'c> {
             }
             let has_volume = !claim.spec.volume_name.is_empty();
             if has_volume && claim.metadata.annotations.contains_key(BIND_COMPLETED) {
-                claims.bound.push(claim);
+                claims.bound.push((claim, Migrated::of(claim, cluster)));
             } else if !has_volume && waits(claim, cluster)? {
                 claims.waiting.push(claim);
             } else {
@@ -66,9 +90,13 @@ impl<'c> Claims<'c> {
     pub(super) fn find(&self, node: &NodeInfo, cluster: &'c Cluster) -> Result<Found<'c>, String> {
         let mut found = Found::default();
         let (mut reaches_bound, mut has_bound) = (true, true);
-        for claim in &self.bound {
+        for (claim, migrated) in &self.bound {
             let name = &claim.spec.volume_name;
-            match cluster.objects.reach.get(name) {
+            let reach = match migrated.as_ref().filter(|migrated| migrated.is_on(node, cluster)) {
+                Some(migrated) => Some(migrated.reach.as_ref().map_err(Clone::clone)?),
+                None => cluster.objects.reach.get(name),
+            };
+            match reach {
                 Some(matcher) if matcher.check(&node.object.matching.labels).is_ok() => continue,
                 Some(_) => reaches_bound = false,
                 None => has_bound = false,
@@ -155,8 +183,10 @@ fn matching_volume<'c>(
         let own = (&claim.metadata.namespace, &claim.metadata.name);
         chosen.contains(name) || objects.assumed.bound.get(name).is_some_and(|(space, name)| (space, name) != own)
     };
-    volumes::find(claim, with_reach, Seeker::Scheduler(&node.object.matching.labels), is_taken)
-        .map_err(|error| error.to_string())
+    volumes::find(claim, with_reach, Seeker::Scheduler(&node.object.matching.labels), is_taken).map_err(|error| {
+        let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
+        format!("error creating internal label selector for claim: {namespace}/{name}: {error}")
+    })
 }
 
 /// Whether there is room for a new volume: the storage it comes from, where its driver tells.

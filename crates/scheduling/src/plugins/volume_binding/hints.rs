@@ -1,16 +1,20 @@
 //! Whether a change may help a pod whose volumes could not be had.
 
-use super::binder::limit;
+use api::json::Text;
+use api::storage::v1::CSINode;
+
+use super::binder::{MIGRATED_PLUGINS, limit};
 use crate::cluster::PodInfo;
 use crate::framework::Change;
 use crate::plugins::volume_claims::claims_of;
 
-const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-
 pub(super) fn helps(pod: &PodInfo, change: Change<'_>) -> bool {
     match change {
         Change::CsiNode { old: Some(old), new: Some(new) } => {
-            old.metadata.annotations.get(MIGRATED_PLUGINS) != new.metadata.annotations.get(MIGRATED_PLUGINS)
+            let migrated = |node: &CSINode| {
+                node.metadata.annotations.get(MIGRATED_PLUGINS).map(Text::as_str).unwrap_or_default().to_owned()
+            };
+            migrated(old) != migrated(new)
         }
         Change::Claim { new: Some(claim), .. } => {
             claim.metadata.namespace == *pod.namespace() && claims_of(pod).any(|used| used.name == claim.metadata.name)
