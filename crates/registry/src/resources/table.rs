@@ -99,7 +99,7 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "certificates.k8s.io", versions: &["v1"], plural: "clustertrustbundles", singular: "clustertrustbundle", kind: "ClusterTrustBundle", namespaced: false,
         strategy: certificates::TRUST_BUNDLE, printer: printers::network::TRUST_BUNDLES, fields: &["spec.signerName"], unconditional_update: false, ..ROW },
     Resource { group: "certificates.k8s.io", versions: &["v1"], plural: "podcertificaterequests", singular: "podcertificaterequest", kind: "PodCertificateRequest", subresources: &[STATUS],
-        strategy: generic::WITH_STATUS_ALONE, fields: &["spec.nodeName", "spec.podName", "spec.signerName"], unconditional_update: false, ..ROW },
+        strategy: certificates::POD_REQUEST, printer: printers::others::POD_CERTIFICATE_REQUESTS, fields: &["spec.nodeName", "spec.podName", "spec.signerName"], unconditional_update: false, ..ROW },
     Resource { group: "networking.k8s.io", versions: &["v1"], plural: "ingressclasses", singular: "ingressclass", kind: "IngressClass", namespaced: false,
         strategy: networking::ingress::CLASS, printer: printers::network::INGRESS_CLASSES, ..ROW },
     Resource { group: "networking.k8s.io", versions: &["v1"], plural: "ingresses", singular: "ingress", kind: "Ingress", short_names: &["ing"], subresources: &[STATUS],
