@@ -153,7 +153,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
 pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
     let resource = call.resource;
     if (resource.group, resource.plural) == ("", "namespaces") {
-        let protected = ["default", "kube-system", "kube-public", "kube-node-lease"];
+        let protected = ["default", "kube-system", "kube-public"];
         if protected.contains(&call.target.name.as_str()) {
             let why = "this namespace may not be deleted";
             return Err(Failure::forbidden("", "namespaces", &call.target.name, why));
