@@ -210,8 +210,8 @@ pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
         let mut pairs: Vec<String> =
             pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
         pairs.sort_unstable();
-        let types = list(it, &["status", "conditions"]).iter().filter_map(|it| it.str_at(&["type"]));
-        let state = types.filter(|it| matches!(*it, "Issued" | "Denied" | "Failed")).last().unwrap_or("Pending");
+        let mut types = list(it, &["status", "conditions"]).iter().filter_map(|it| it.str_at(&["type"]));
+        let state = types.rfind(|it| matches!(*it, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
         vec![
             name(it),
             or(it, &["spec", "podName"], ""),
