@@ -29,7 +29,7 @@ pub enum KeyKind {
     Ed25519,
     /// ECDSA on the curve of this name.
     Ecdsa(&'static str),
-    /// RSA with a modulus of so many bits, in whole bytes.
+    /// RSA: how many bits the modulus has, in whole bytes.
     Rsa(usize),
     /// Another one.
     Other,
