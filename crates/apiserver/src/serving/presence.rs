@@ -150,6 +150,10 @@ impl Keeper {
     /// One turn: says whether the server is there, and brings what others see up to date.
     async fn tell(&self, is_there: bool) -> Result<(), store::Error> {
         self.renew(is_there).await?;
+        if is_there {
+            // Endpoints without their service would be cleaned up.
+            bootstrap::restore(&*self.store, self.addresses).await?;
+        }
         let all = self.store.list(ADDRESSES, store::ListOptions::default()).await?;
         let addresses = all.entries.iter().filter_map(|entry| entry.key.strip_prefix(ADDRESSES)?.parse().ok());
         let mut by_port: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();
@@ -161,7 +165,6 @@ impl Keeper {
         if !is_there {
             return Ok(());
         }
-        bootstrap::restore(&*self.store, self.addresses).await?;
         let port = self.presence.address.port();
         self.keep("", "services", ("default", "kubernetes"), |old| Some(with_port(old?.clone(), port))).await?;
         let authorities = self.authorities.get();
