@@ -1,10 +1,15 @@
 //! As much of X.509 as names need: PEM, DER, the subject of a certificate and of a request for one.
 //!
 //! Nothing is verified here. What is not clear is not read: a name that is guessed may be someone else's. [`request`]
-//! reads a whole request, [`issuer`] what the certificate of an authority says.
+//! reads a whole request, [`certificate`] a certificate, [`key`] a public key, [`issuer`] what the certificate of an
+//! authority says.
 
+pub mod certificate;
 pub mod issuer;
+pub mod key;
 pub mod request;
+
+use crate::time::Timestamp;
 
 /// True or false.
 pub const BOOLEAN: u8 = 0x01;
@@ -154,7 +159,12 @@ pub fn addresses(certificate: &[u8]) -> Option<Vec<&[u8]>> {
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<String> {
     let (SEQUENCE, validity, _) = element(after_parts(certificate, 3)?)? else { return None };
-    let (tag, time, _) = element(element(validity)?.2)?;
+    digits(element(validity)?.2)
+}
+
+/// The time that the first element holds, as `YYYYMMDDhhmmssZ`.
+fn digits(bytes: &[u8]) -> Option<String> {
+    let (tag, time, _) = element(bytes)?;
     let time = std::str::from_utf8(time).ok()?;
     match tag {
         GENERALIZED_TIME => Some(time.to_owned()),
@@ -162,6 +172,15 @@ pub fn not_after(certificate: &[u8]) -> Option<String> {
         UTC_TIME => Some(format!("{}{time}", if time < "50" { "20" } else { "19" })),
         _ => None,
     }
+}
+
+/// Reads `YYYYMMDDhhmmssZ`.
+fn moment(text: &str) -> Option<Timestamp> {
+    let part = |from: usize, to: usize| text.get(from..to);
+    let (date, time) = ((part(0, 4)?, part(4, 6)?, part(6, 8)?), (part(8, 10)?, part(10, 12)?, part(12, 14)?));
+    let rest = text.get(14..)?;
+    let text = format!("{}-{}-{}T{}:{}:{}{rest}", date.0, date.1, date.2, time.0, time.1, time.2);
+    Timestamp::parse(&text).ok()
 }
 
 /// What an extension of a certificate holds, if it has that.

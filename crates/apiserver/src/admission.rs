@@ -81,9 +81,9 @@ pub fn name_sender(resource: &Resource<'_>, object: &mut Value, user: &User) {
     certificates::name_requester(resource, object, user);
 }
 
-/// What is wrong with a new object that its kind alone cannot say.
-pub(crate) fn complaints(resource: &Resource<'_>, object: &Value) -> Errors {
-    certificates::validate_signature(resource, object)
+/// Adds what is wrong with a new object that its kind alone cannot say.
+pub(crate) fn complain(resource: &Resource<'_>, object: &Value, errors: Errors) -> Errors {
+    certificates::validate_signature(resource, object, errors)
 }
 
 /// As [`mutate`], for a new object, which may need another that was made a moment ago.

@@ -248,21 +248,25 @@ impl Call<'_> {
 
     /// Whether the request changes nothing but asks what would happen.
     fn is_dry_run(&self) -> Result<bool> {
-        if self.query.get("fieldManager").len() > FIELD_MANAGER_BYTES_MAX {
-            let mut errors = api::field::Errors::new();
-            errors.too_long(api::field::Path::new("fieldManager"), FIELD_MANAGER_BYTES_MAX);
-            return Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors));
+        let mut errors = api::field::Errors::new();
+        let (manager, at) = (self.query.get("fieldManager"), api::field::Path::new("fieldManager"));
+        if manager.len() > FIELD_MANAGER_BYTES_MAX {
+            errors.too_long(at, FIELD_MANAGER_BYTES_MAX);
         }
-        let mut dry = false;
-        for value in self.query.all("dryRun").filter(|value| !value.is_empty()) {
-            if value != "All" {
-                let mut errors = api::field::Errors::new();
-                errors.not_supported(api::field::Path::new("dryRun"), value, &["All"]);
-                return Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors));
-            }
-            dry = true;
+        for (index, letter) in manager.char_indices().filter(|(_, letter)| !api::go_text::is_printable(*letter)) {
+            let detail = format!("invalid character U+{:04X} (at position {index})", u32::from(letter));
+            errors.invalid(at, manager, detail);
         }
-        Ok(dry)
+        // What is not a dry run would be a write: it must be clear.
+        let values: Vec<&str> = self.query.all("dryRun").collect();
+        if values.iter().any(|value| *value != "All") {
+            let shown = Value::Array(values.iter().map(|value| (*value).into()).collect());
+            errors.not_supported(api::field::Path::new("dryRun"), shown, &["All"]);
+        }
+        if errors.is_empty() {
+            return Ok(!values.is_empty());
+        }
+        Err(Failure::invalid("meta.k8s.io", self.options_kind(), "", &errors))
     }
 
     fn options_kind(&self) -> &'static str {

@@ -132,8 +132,10 @@ async fn quotas_count_the_ports_of_services() {
 async fn who_writes_what_is_not_enforced_is_told() {
     let cluster = Cluster::start().await;
     let group = "/apis/admissionregistration.k8s.io/v1";
-    let policy =
-        json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {}, "validations": [{"expression": "true"}]}});
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+    let validations = json!([{"expression": "true"}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": validations});
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
     let webhooks = json!({"metadata": {"name": "w"}, "webhooks": []});
     for (plural, body, kind, what) in [
         ("validatingadmissionpolicies", policy, "ValidatingAdmissionPolicy", "policies are not applied"),

@@ -89,6 +89,32 @@ async fn a_server_says_that_it_is_there() {
 }
 
 #[tokio::test]
+async fn what_a_cluster_cannot_do_without_comes_back() {
+    let cluster = Cluster::start().await;
+    let service = "/api/v1/namespaces/default/services/kubernetes";
+    let (_, before) = cluster.ask(&admin(), "GET", service, Value::Null).await;
+    let namespace = "/api/v1/namespaces/kube-node-lease";
+    for path in [service, namespace] {
+        assert_eq!(cluster.ask(&admin(), "DELETE", path, Value::Null).await.0, 200, "{path}");
+    }
+    // Nobody empties the namespace here.
+    let finalized = json!({"metadata": {"name": "kube-node-lease"}, "spec": {"finalizers": []}});
+    assert_eq!(cluster.ask(&admin(), "PUT", &format!("{namespace}/finalize"), finalized).await.0, 200);
+    assert_eq!(cluster.ask(&admin(), "GET", namespace, Value::Null).await.0, 404);
+    let announced = cluster.0.announce(presence("192.0.2.1:7443"));
+    let found = eventually(&cluster, service, |it| it["kind"] == "Service").await;
+    assert_eq!(found["spec"]["clusterIP"], before["spec"]["clusterIP"]);
+    assert_ne!(found["metadata"]["uid"], before["metadata"]["uid"]);
+    let address = before["spec"]["clusterIP"].as_str().unwrap();
+    let address = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
+    let (code, holder) = cluster.ask(&admin(), "GET", &address, Value::Null).await;
+    assert_eq!((code, &holder["spec"]["parentRef"]["name"]), (200, &json!("kubernetes")));
+    eventually(&cluster, namespace, |it| it["status"]["phase"] == "Active").await;
+    cluster.0.end_watches();
+    announced.gone().await;
+}
+
+#[tokio::test]
 async fn a_server_that_is_dead_leaves_the_endpoints() {
     let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store.clone(), Options::default()).await.unwrap();

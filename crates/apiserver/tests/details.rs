@@ -17,6 +17,7 @@ async fn a_dry_run_that_is_not_understood_deletes_nothing() {
         (json!({"preconditions": {"uid": 7}}), 400),
         (json!({"propagationPolicy": "Orphan", "orphanDependents": true}), 422),
         (json!({"propagationPolicy": "orphan"}), 422),
+        (json!({"propagationPolicy": ""}), 422),
         (json!({"dryRun": ["All"]}), 200),
     ] {
         for path in [&one, maps] {
@@ -29,6 +30,37 @@ async fn a_dry_run_that_is_not_understood_deletes_nothing() {
     let (_, answer) = cluster.ask(&admin(), "DELETE", &one, json!({"dryRun": ["x"]})).await;
     let message =
         "DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\"";
+    assert_eq!(answer["message"], message);
+    let body = json!({"propagationPolicy": "all", "orphanDependents": false, "dryRun": [""]});
+    let (_, answer) = cluster.ask(&admin(), "DELETE", &one, body).await;
+    let message = "DeleteOptions.meta.k8s.io \"\" is invalid: [propagationPolicy: Invalid value: \"all\": orphanDependents \
+                   and deletionPropagation cannot be both set, propagationPolicy: Unsupported value: \"all\": supported \
+                   values: \"Foreground\", \"Background\", \"Orphan\", \"nil\", dryRun: Unsupported value: [\"\"]: \
+                   supported values: \"All\"]";
+    assert_eq!(answer["message"], message);
+}
+
+#[tokio::test]
+async fn a_dry_run_that_is_not_understood_writes_nothing() {
+    let cluster = Cluster::start().await;
+    let maps = "/api/v1/namespaces/ns/configmaps";
+    let body = json!({"metadata": {"name": "c"}});
+    for query in ["dryRun=", "dryRun=all", "dryRun=All&dryRun=", "dryRun=true"] {
+        let (code, answer) = cluster.ask(&admin(), "POST", &format!("{maps}?{query}"), body.clone()).await;
+        assert_eq!(code, 422, "{query}: {answer}");
+    }
+    cluster.make(maps, body.clone()).await;
+    let one = format!("{maps}/c?dryRun=");
+    let changed = json!({"metadata": {"name": "c"}, "data": {"a": "b"}});
+    for (method, body) in [("PUT", changed.clone()), ("PATCH", changed), ("DELETE", Value::Null)] {
+        assert_eq!(cluster.ask(&admin(), method, &one, body).await.0, 422, "{method}");
+    }
+    assert_eq!(cluster.ask(&admin(), "DELETE", &format!("{maps}?dryRun="), Value::Null).await.0, 422);
+    let (code, found) = cluster.ask(&admin(), "GET", &format!("{maps}/c"), Value::Null).await;
+    assert_eq!((code, &found["data"]), (200, &Value::Null));
+    let (_, answer) = cluster.ask(&admin(), "POST", &format!("{maps}?dryRun=&fieldManager=a%07b"), body).await;
+    let message = "CreateOptions.meta.k8s.io \"\" is invalid: [fieldManager: Invalid value: \"a\\ab\": invalid character \
+                   U+0007 (at position 1), dryRun: Unsupported value: [\"\"]: supported values: \"All\"]";
     assert_eq!(answer["message"], message);
 }
 
@@ -283,4 +315,42 @@ async fn names_and_bodies_that_say_little_are_answered_as_in_kubernetes() {
     let scale = format!("{deployments}/d/scale");
     let (code, answer) = cluster.ask(&admin(), "PATCH", &scale, json!({"spec": {"replicas": "many"}})).await;
     assert_eq!((code, &answer["reason"]), (422, &json!("Invalid")), "{answer}");
+    let spec = json!({"replicas": 3});
+    for (method, body, code, message) in [
+        (
+            "PUT",
+            json!({"spec": spec}),
+            400,
+            "the name of the object (d based on URL) was undeterminable: name must be provided",
+        ),
+        (
+            "PUT",
+            json!({"metadata": {"name": "e"}, "spec": spec}),
+            400,
+            "the name of the object (e) does not match the name on the URL (d)",
+        ),
+        (
+            "PATCH",
+            json!({"metadata": {"name": "e"}, "spec": spec}),
+            400,
+            "the name of the object (e) does not match the name on the URL (d)",
+        ),
+        (
+            "PUT",
+            json!({"metadata": {"name": "d", "namespace": "x"}, "spec": spec}),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+    ] {
+        let (found, answer) = cluster.ask(&admin(), method, &scale, body).await;
+        assert_eq!((found, &answer["message"]), (code, &json!(message)));
+    }
+    for method in ["PUT", "PATCH"] {
+        let body = json!({"metadata": {"name": "d", "uid": "another"}, "spec": spec});
+        assert_eq!(cluster.ask(&admin(), method, &scale, body).await.0, 409);
+    }
+    let (_, found) = cluster.ask(&admin(), "GET", &scale, Value::Null).await;
+    assert_eq!(found["spec"]["replicas"], 1);
+    let body = json!({"metadata": {"name": "d", "uid": found["metadata"]["uid"]}, "spec": spec});
+    assert_eq!(cluster.ask(&admin(), "PUT", &scale, body).await.0, 200);
 }

@@ -267,6 +267,58 @@ async fn a_request_for_a_certificate_names_who_sent_it() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_a_pod_is_asked_for_with_the_key_and_answered_by_the_signer() {
+    let parts = ["podcertificaterequests", "podcertificaterequests/status"];
+    let writing = rule(&["create", "get", "update", "patch"], "certificates.k8s.io", &parts, &[]);
+    let cluster = cluster_with(json!([writing])).await;
+    let user = mallory();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let stub = params.serialize_request(&key).unwrap().der().to_vec();
+    let request = |name: &str, stub: &[u8]| {
+        let stub = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, stub);
+        json!({"metadata": {"name": name}, "spec": {
+            "signerName": "example.com/s", "podName": "p", "podUID": "1", "serviceAccountName": "default",
+            "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3", "stubPKCS10Request": stub
+        }})
+    };
+    let path = "/apis/certificates.k8s.io/v1/namespaces/ns/podcertificaterequests";
+    let (code, made) = cluster.ask(&user, "POST", path, request("r", &stub)).await;
+    assert_eq!((code, &made["spec"]["maxExpirationSeconds"]), (201, &json!(86_400)), "{made}");
+    // The names of another are not signed with this key.
+    let mut forged = stub.clone();
+    let last = forged.last_mut().unwrap();
+    *last = last.wrapping_add(1);
+    let (code, answer) = cluster.ask(&user, "POST", path, request("f", &forged)).await;
+    let message = "PodCertificateRequest.certificates.k8s.io \"f\" is invalid: spec.stubPKCS10Request: Invalid value: \
+                   invalid signature";
+    assert_eq!((code, &answer["message"]), (422, &json!(message)));
+    let (code, answer) = cluster.ask(&user, "POST", path, json!({"metadata": {"name": "e"}, "spec": {}})).await;
+    assert_eq!((code, answer["details"]["causes"].as_array().map(Vec::len)), (422, Some(8)), "{answer}");
+    let one = format!("{path}/r");
+    let (code, _) = cluster.ask(&user, "PATCH", &one, json!({"spec": {"podUID": "4"}})).await;
+    assert_eq!(code, 422);
+    // Whoever may write the status may still not speak for the signer.
+    let time = "2026-01-01T00:00:00Z";
+    let denied = json!({"status": {"conditions": [
+        {"type": "Denied", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time}
+    ]}});
+    let (code, answer) = cluster.ask(&user, "PATCH", &format!("{one}/status"), denied.clone()).await;
+    let message = "PodCertificateRequest.certificates.k8s.io \"r\" is invalid: spec.signerName: Forbidden: \
+                   User \"mallory\" is not permitted to \"sign\" for signer \"example.com/s\"";
+    assert_eq!((code, &answer["message"]), (422, &json!(message)));
+    let may_sign = rule(&["sign"], "certificates.k8s.io", &["signers"], &["example.com/*"]);
+    let role = json!({"metadata": {"name": "signer"}, "rules": [may_sign]});
+    cluster.make(&format!("{GROUP}/clusterroles"), role).await;
+    cluster.make(&format!("{GROUP}/clusterrolebindings"), binding("signer", "signer", "mallory")).await;
+    let (code, answer) = cluster.ask(&user, "PATCH", &format!("{one}/status"), denied).await;
+    assert_eq!(code, 200, "{answer}");
+    let taken_back = json!({"status": {"conditions": []}});
+    assert_eq!(cluster.ask(&user, "PATCH", &format!("{one}/status"), taken_back).await.0, 422);
+}
+
+#[tokio::test]
 async fn a_node_reaches_nothing_of_another() {
     let cluster = Cluster::start().await;
     let user = node("a");

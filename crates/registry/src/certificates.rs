@@ -3,16 +3,19 @@
 //! Who asks for a certificate is filled in by the server, and who may approve, sign or attest is decided in admission.
 //! Follows `pkg/apis/certificates/validation` and `pkg/registry/certificates`.
 
+mod pod_request;
 mod signing_request;
 mod trust_bundle;
 
 use api::field::{Errors, Path};
-use api::json::Value;
+use api::json::{Object, Value};
 use api::names;
 use api::x509::{self, Names};
 
+pub use self::pod_request::stub_of_pod_request;
+pub(crate) use self::pod_request::{EXPIRATION_SECONDS_MAX, KUBERNETES_EXPIRATION_SECONDS_MAX, POD_REQUEST};
 pub(crate) use self::signing_request::SIGNING_REQUEST;
-pub(crate) use self::trust_bundle::TRUST_BUNDLE;
+pub(crate) use self::trust_bundle::{TRUST_BUNDLE, wrong_name};
 use crate::document::Read;
 use crate::meta;
 
@@ -41,7 +44,7 @@ pub fn subject_of_request(object: &Value) -> Result<Names, RequestError> {
 }
 
 /// `example.com/signer`
-fn validate_signer(signer: &str, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_signer(signer: &str, at: Path<'_>, errors: &mut Errors) {
     const DOMAIN_MAX: usize = 253;
     const SIGNER_MAX: usize = DOMAIN_MAX + 253 + 63 + 1 + 1;
     if signer.is_empty() {
@@ -65,6 +68,32 @@ fn validate_signer(signer: &str, at: Path<'_>, errors: &mut Errors) {
     validate_labels(path, names::dns1123_subdomain, at, errors);
     if signer.len() > SIGNER_MAX {
         errors.too_long(at, SIGNER_MAX);
+    }
+}
+
+/// Whether a signer is one of Kubernetes' own.
+pub(crate) fn is_kubernetes_signer(signer: &str) -> bool {
+    let domain = signer.split('/').next().unwrap_or_default();
+    domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")
+}
+
+/// What authors of pods tell a signer: keys with a domain, and not too much.
+pub(crate) fn validate_user_annotations(annotations: &Object, at: Path<'_>, errors: &mut Errors) {
+    let mut size = 0_usize;
+    for (key, value) in annotations.iter() {
+        size = size.saturating_add(key.len()).saturating_add(value.as_str().unwrap_or_default().len());
+        let key = key.to_lowercase();
+        let complaints = names::qualified_name(&key);
+        if key.is_empty() {
+            errors.required(at, "");
+        } else if !complaints.is_empty() {
+            meta::invalid(complaints, &key, at, errors);
+        } else if !key.contains('/') {
+            errors.invalid(at, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
+        }
+    }
+    if size > meta::ANNOTATIONS_MAX_BYTES {
+        errors.too_long(at, meta::ANNOTATIONS_MAX_BYTES);
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
 
+mod admission_policies;
 pub mod admit;
 mod apiextensions;
 mod apps;
@@ -23,6 +24,7 @@ mod coordination;
 mod core;
 pub mod defaults;
 mod document;
+mod endpoints;
 pub mod expressions;
 mod flowcontrol;
 mod generic;
@@ -34,6 +36,7 @@ mod rbac;
 mod render;
 mod resource;
 pub mod resources;
+mod runtime_class;
 mod scheduling;
 mod selectors;
 mod storage;

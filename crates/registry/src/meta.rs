@@ -12,7 +12,7 @@ use crate::document::{Read, same};
 /// What a name must look like.
 pub(crate) type NameRule = fn(&str) -> Vec<String>;
 
-const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
+pub(crate) const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
 

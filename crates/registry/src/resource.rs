@@ -1,4 +1,4 @@
-//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses and ResourceSlices.
+//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices and DeviceTaintRules.
 //!
 //! Kubernetes has written and declared rules for these kinds: what the declared ones cover, they say, behind all that
 //! the written ones have left. [`Findings`] keeps the two apart. `constraints[].cel` follows KEP-5254.
@@ -8,6 +8,7 @@ mod class;
 mod config;
 mod slice;
 mod status;
+mod taint_rule;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
@@ -19,6 +20,7 @@ use crate::meta::invalid;
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
 pub(crate) use self::class::DEVICE_CLASS;
 pub(crate) use self::slice::RESOURCE_SLICE;
+pub(crate) use self::taint_rule::TAINT_RULE;
 
 const TAINT_EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 

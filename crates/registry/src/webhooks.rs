@@ -1,6 +1,6 @@
 //! Configurations of admission webhooks: who is called, for what, and how.
 //!
-//! Follows `pkg/apis/admissionregistration/validation`. Conditions of matching are not looked at: nothing calls them here.
+//! Follows `pkg/apis/admissionregistration/validation`. Expressions of conditions are not compiled: nothing calls them here.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
+use crate::admission_policies::validate_conditions;
 use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, invalid};
@@ -28,18 +29,23 @@ struct Demands {
     known_versions: bool,
     no_side_effects: bool,
     good_selectors: bool,
+    conditions: bool,
 }
 
 impl Demands {
-    fn new(old: Option<&Value>) -> Self {
+    fn new(configuration: &Value, old: Option<&Value>) -> Self {
         let hooks = old.map(|old| old.list("webhooks")).unwrap_or_default();
         let distinct: BTreeSet<&str> = hooks.iter().map(|hook| hook.text("name")).collect();
         let is_known = |hook: &Value| hook.list("admissionReviewVersions").is_empty() || has_known_version(hook);
         let selectors = ["namespaceSelector", "objectSelector"];
+        let conditions = |of: &Value| -> Vec<Value> {
+            of.list("webhooks").iter().map(|hook| hook.field("matchConditions").clone()).collect()
+        };
         Self {
             unique_names: distinct.len() == hooks.len(),
             known_versions: hooks.iter().all(is_known),
             no_side_effects: hooks.iter().all(|hook| SIDE_EFFECTS.contains(&hook.text("sideEffects"))),
+            conditions: old.is_none() || conditions(configuration) != conditions(old.unwrap_or(&Value::Null)),
             good_selectors: !hooks.iter().any(|hook| selectors.iter().any(|it| meta::has_bad_values(hook.field(it)))),
         }
     }
@@ -54,7 +60,7 @@ fn has_known_version(hook: &Value) -> bool {
 
 fn validate(configuration: &Value, old: Option<&Value>, errors: &mut Errors) {
     meta::validate(configuration, false, names::dns1123_subdomain, errors);
-    let demands = Demands::new(old);
+    let demands = Demands::new(configuration, old);
     let at = Path::new("webhooks");
     let mut seen = BTreeSet::new();
     for (index, hook) in configuration.list("webhooks").iter().enumerate() {
@@ -99,6 +105,9 @@ fn validate_hook(hook: &Value, demands: &Demands, at: &Path<'_>, errors: &mut Er
     }
     one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], at, errors);
     validate_client(hook.field("clientConfig"), &at.child("clientConfig"), errors);
+    if demands.conditions {
+        validate_conditions(hook.list("matchConditions"), &at.child("matchConditions"), errors);
+    }
 }
 
 /// A domain of at least three parts.
@@ -201,7 +210,8 @@ fn validate_versions(hook: &Value, demands_known: bool, at: &Path<'_>, errors: &
     }
 }
 
-fn validate_rule(rule: &Value, at: &Path<'_>, errors: &mut Errors) {
+/// What a webhook or a policy is asked for.
+pub(crate) fn validate_rule(rule: &Value, at: &Path<'_>, errors: &mut Errors) {
     let list = [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")];
     for (field, words) in list {
         let (here, values) = (at.child(field), rule.list(field));

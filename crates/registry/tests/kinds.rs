@@ -63,7 +63,7 @@ fn run(case: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
 }
 
 /// Whether a document has all that another has; lists are the same.
-fn holds(whole: &Value, part: &Value) -> bool {
+pub(crate) fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
             part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| holds(whole, part)))

@@ -13,5 +13,6 @@
 
 mod custom_resources;
 mod kinds;
+mod pod_certificate_requests;
 mod proposals;
 mod validation;

@@ -36,10 +36,5 @@ impl<'a> Issuer<'a> {
 /// Until when a certificate holds; none if that cannot be read.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<Timestamp> {
-    let text = super::not_after(certificate)?;
-    let part = |from: usize, to: usize| text.get(from..to);
-    let (date, time) = ((part(0, 4)?, part(4, 6)?, part(6, 8)?), (part(8, 10)?, part(10, 12)?, part(12, 14)?));
-    let rest = text.get(14..)?;
-    let text = format!("{}-{}-{}T{}:{}:{}{rest}", date.0, date.1, date.2, time.0, time.1, time.2);
-    Timestamp::parse(&text).ok()
+    super::moment(&super::not_after(certificate)?)
 }

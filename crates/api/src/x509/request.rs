@@ -3,15 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
-    BIT_STRING, INTEGER, Names, OBJECT_IDENTIFIER, SEQUENCE, SET, element, pem_blocks, read_names, split_element,
+    ALTERNATIVE_NAMES, BIT_STRING, INTEGER, Names, OBJECT_IDENTIFIER, SEQUENCE, SET, element, pem_blocks, read_names,
+    split_element,
 };
 
 /// Attributes are optional and stand last.
 const ATTRIBUTES: u8 = 0xa0;
 /// 1.2.840.113549.1.9.14
 const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
-/// 2.5.29.17
-const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// The parts of a request, as they stand there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +114,7 @@ fn alternatives(attributes: &[u8]) -> Option<AlternativeNames> {
     Some(names)
 }
 
-fn read_alternatives(value: &[u8], names: &mut AlternativeNames) -> Option<()> {
+pub(super) fn read_alternatives(value: &[u8], names: &mut AlternativeNames) -> Option<()> {
     const EMAIL: u8 = 0x81;
     const DNS: u8 = 0x82;
     const URI: u8 = 0x86;

@@ -1,11 +1,11 @@
 //! Certificates: who asks for one, and who may approve, sign or attest.
 //!
 //! The plugins `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and `ClusterTrustBundleAttest`,
-//! and what the server itself writes into a request: a client cannot ask in someone else's name.
+//! what may be asked only with the key, and what the server itself writes into a request: a client cannot ask in someone else's name.
 
 use std::sync::Arc;
 
-use api::field::{Errors, Path};
+use api::field::{BadValue, Errors, Path};
 use api::go_text::quote;
 use api::json::{Object, Value};
 use api::x509::request;
@@ -22,6 +22,7 @@ use crate::serving::certificates::issue;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
+const POD_REQUESTS: &str = "podcertificaterequests";
 const BUNDLES: &str = "clustertrustbundles";
 /// Certificates for clients of this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -50,16 +51,28 @@ pub(super) fn name_requester(resource: &Resource<'_>, object: &mut Value, user: 
 }
 
 /// Who asks for a certificate must have the key. What cannot be read is complained about elsewhere.
-pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value) -> Errors {
-    let mut errors = Errors::new();
-    if (resource.group, resource.plural) != (GROUP, REQUESTS) {
-        return errors;
+pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value, mut errors: Errors) -> Errors {
+    match (resource.group, resource.plural) {
+        (GROUP, REQUESTS) => {
+            let mut all = Errors::new();
+            validate_request_signature(object, &mut all);
+            all.append(errors);
+            all
+        }
+        (GROUP, POD_REQUESTS) => {
+            validate_stub_signature(object, &mut errors);
+            errors
+        }
+        _ => errors,
     }
+}
+
+fn validate_request_signature(object: &Value, errors: &mut Errors) {
     let text = object.str_at(&["spec", "request"]).unwrap_or_default();
     let pem = api::base64::decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let request = request::from_pem(&pem).unwrap_or_default();
     if registry::certificates::subject_of_request(object).is_err() {
-        return errors;
+        return;
     }
     let verified = request::Request::read(&request)
         .map_or(Err("x509: malformed certificate request"), |request| issue::verify_signature(&request));
@@ -67,7 +80,21 @@ pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value) -> Err
         let at = Path::new("spec");
         errors.invalid(at.child("request"), text, why);
     }
-    errors
+}
+
+/// A stub that has been complained about is not looked at.
+fn validate_stub_signature(object: &Value, errors: &mut Errors) {
+    let spec = Path::new("spec");
+    let at = spec.child("stubPKCS10Request");
+    let field = at.to_string();
+    if errors.iter().any(|it| it.field == field || it.field == "spec") {
+        return;
+    }
+    let stub = registry::certificates::stub_of_pod_request(object).unwrap_or_default();
+    let is_signed = request::Request::read(&stub).is_some_and(|stub| issue::verify_signature(&stub).is_ok());
+    if !is_signed {
+        errors.invalid(at, BadValue::Omitted, "invalid signature");
+    }
 }
 
 /// Checks a new object.
@@ -122,6 +149,17 @@ pub(super) fn validate_update(
             }
             let why = format!("user not permitted to sign requests with signerName {}", quote(signer));
             refuse(resource, old, &why)
+        }
+        (GROUP, POD_REQUESTS, "status") if object.at(&["status"]) != old.at(&["status"]) => {
+            if may(server, user, "sign", signer) {
+                return Ok(());
+            }
+            let (user, shown) = (quote(&user.name), quote(signer));
+            let mut errors = Errors::new();
+            let at = Path::new("spec");
+            let why = format!("User {user} is not permitted to \"sign\" for signer {shown}");
+            errors.forbidden(at.child("signerName"), why);
+            Err(Failure::invalid(resource.group, resource.kind, metadata::text(old, "name"), &errors))
         }
         (GROUP, BUNDLES, _) if !changes_only_owners(object, old) => attest(server, resource, object, user),
         _ => Ok(()),

@@ -106,6 +106,15 @@ impl Failure {
         Self::new(409, "Conflict", message).about(name, resource.group, resource.plural)
     }
 
+    /// As [`Failure::conflict`], for a part of an object.
+    #[must_use]
+    pub fn conflict_of_part(resource: &Resource<'_>, part: &str, name: &str, why: &str) -> Box<Self> {
+        let whole = format!("{}/{part}", resource.plural);
+        let qualified = crate::resources::qualified(&whole, resource.group);
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(name, resource.group, &whole)
+    }
+
     /// Lets a name pass under which an object can be looked up.
     ///
     /// # Errors

@@ -193,6 +193,11 @@ pub(crate) fn own_address(range: AddressRange) -> Option<(String, Value)> {
     Some((key, holder))
 }
 
+/// Whether an address is held by the service of the API.
+pub(crate) fn is_of_api(holder: &Value) -> bool {
+    parent(holder) == ("default", "kubernetes")
+}
+
 /// Gives a service what it wants and has not: addresses and ports. Nothing is taken in a dry run.
 ///
 /// # Errors

@@ -59,15 +59,7 @@ pub(crate) async fn create(
     for (group, plural) in LISTS {
         let Some(resource) = resources::find(group, "v1", plural) else { continue };
         for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
-            let mut object = object.clone();
-            if plural == "services"
-                && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
-            {
-                let address = addresses.first_address().to_string();
-                spec.insert("clusterIP", address.as_str());
-                spec.insert("clusterIPs", vec![Value::from(address)]);
-            }
-            writes.extend(make(resource, object));
+            writes.extend(make(resource, addressed(plural, object.clone(), addresses)));
         }
     }
     if let Some(services) = resources::find("apiregistration.k8s.io", "v1", "apiservices") {
@@ -94,6 +86,52 @@ pub(crate) async fn create(
         warn!(err = %full, "Could not create all objects that a cluster has; this is done at the next start");
     }
     Ok(())
+}
+
+/// The service of the API has the first address.
+fn addressed(plural: &str, mut object: Value, addresses: AddressRange) -> Value {
+    if plural == "services"
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        let address = addresses.first_address().to_string();
+        spec.insert("clusterIP", address.as_str());
+        spec.insert("clusterIPs", vec![Value::from(address)]);
+    }
+    object
+}
+
+/// Makes what a cluster cannot do without and someone has deleted: its namespaces, and the service of the API.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn restore(store: &dyn Store, addresses: AddressRange) -> Result<(), store::Error> {
+    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
+    for plural in ["namespaces", "services"] {
+        let Some(resource) = resources::find("", "v1", plural) else { continue };
+        for object in objects.get(plural).and_then(Value::as_array).unwrap_or_default() {
+            let key = resource.key(metadata::text(object, "namespace"), metadata::text(object, "name"));
+            let is_there = store.get(&key, 0).await?.entry.is_some();
+            if is_there || plural == "services" && !has_address(store, addresses).await? {
+                continue;
+            }
+            if let Some(write) = make(resource, addressed(plural, object.clone(), addresses)) {
+                // If somebody was faster, it is there.
+                let _ = store.write(write).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the first address is that of the API, if need be from now on.
+async fn has_address(store: &dyn Store, addresses: AddressRange) -> Result<bool, store::Error> {
+    let Some((key, mut holder)) = services::own_address(addresses) else { return Ok(false) };
+    if let Some(entry) = store.get(&key, 0).await?.entry {
+        let found = stored::Served::new(&entry.value, entry.revision).map(|served| served.decode());
+        return Ok(found.is_some_and(|found| services::is_of_api(&found)));
+    }
+    let Some(bytes) = stored::encode(&mut holder) else { return Ok(false) };
+    Ok(matches!(store.write(Write::create(key, bytes)).await?, Outcome::Done { .. }))
 }
 
 fn node_fleet() -> Vec<Write> {

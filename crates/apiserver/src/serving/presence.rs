@@ -1,5 +1,5 @@
 //! What says that this server is there: its address behind the service `default/kubernetes`, a lease with its name, and
-//! what other servers need to know to trust the same clients.
+//! what other servers need to know to trust the same clients. Namespaces and the service that it needs come back, too.
 //!
 //! Servers on one store tell each other by entries that vanish if they are not renewed; whoever looks next takes a server
 //! that is gone out of the endpoints. Follows Kubernetes' `controlplane/reconcilers` and its identity leases.
@@ -19,6 +19,7 @@ use tracing::warn;
 use super::bootstrap;
 use crate::clock;
 use crate::objects::metadata;
+use crate::objects::services::AddressRange;
 use crate::random;
 use crate::resources::{self, Resource};
 use crate::server::{Server, Stopping};
@@ -100,6 +101,7 @@ impl Server {
             holder: random::uid(),
             presence,
             authorities: authorities.clone(),
+            addresses: self.options.service_addresses,
             store: self.store.clone(),
         };
         Announced { authorities, task: tokio::spawn(keeper.run(self.stopping())) }
@@ -119,6 +121,8 @@ struct Keeper {
     holder: String,
     presence: Presence,
     authorities: Authorities,
+    /// The addresses that services can have.
+    addresses: AddressRange,
     store: Arc<dyn Store>,
 }
 
@@ -146,6 +150,10 @@ impl Keeper {
     /// One turn: says whether the server is there, and brings what others see up to date.
     async fn tell(&self, is_there: bool) -> Result<(), store::Error> {
         self.renew(is_there).await?;
+        if is_there {
+            // Endpoints without their service would be cleaned up.
+            bootstrap::restore(&*self.store, self.addresses).await?;
+        }
         let all = self.store.list(ADDRESSES, store::ListOptions::default()).await?;
         let addresses = all.entries.iter().filter_map(|entry| entry.key.strip_prefix(ADDRESSES)?.parse().ok());
         let mut by_port: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();

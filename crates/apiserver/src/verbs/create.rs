@@ -93,8 +93,8 @@ pub(super) async fn insert(
         let name = metadata::text(&object, "name").to_owned();
         call.server.meaning.prepare_create(resource, &mut object);
         admission::name_sender(resource, &mut object, call.user);
-        let mut errors = admission::complaints(resource, &object);
-        errors.append(call.server.meaning.validate_create(resource, &given_empty.in_place(&object)));
+        let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
+        let errors = admission::complain(resource, &object, errors);
         if !errors.is_empty() {
             return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
         }

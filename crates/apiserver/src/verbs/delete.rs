@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::modify::{Decision, Done, modify};
@@ -21,6 +22,8 @@ use crate::resources::Resource;
 pub(super) struct DeleteOptions {
     grace_seconds: Option<i64>,
     propagation: String,
+    /// Whether it is said, if only with nothing.
+    says_propagation: bool,
     uid: Option<String>,
     pub(super) version: Option<String>,
     /// Whether the old and the new way of saying it are both used.
@@ -35,16 +38,18 @@ impl DeleteOptions {
         if call.body.is_empty() {
             options.grace_seconds = call.query.number("gracePeriodSeconds")?;
             call.query.get("propagationPolicy").clone_into(&mut options.propagation);
+            options.says_propagation = call.query.has("propagationPolicy");
             options.says_propagation_twice = call.query.has("propagationPolicy") && call.query.has("orphanDependents");
-            if options.propagation.is_empty() && call.query.has("orphanDependents") {
+            if !options.says_propagation && call.query.has("orphanDependents") {
                 let orphan = call.query.flag("orphanDependents");
                 (if orphan { "Orphan" } else { "Background" }).clone_into(&mut options.propagation);
             }
         } else {
             let payload = payload::read(call.headers, &call.body, "DeleteOptions")?;
             options.merge(&payload.value)?;
+            return Ok(options);
         }
-        options.check()?;
+        options.check(&[])?;
         Ok(options)
     }
 
@@ -70,24 +75,18 @@ impl DeleteOptions {
         })?;
         self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
         value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
+        self.says_propagation = value.get("propagationPolicy").is_some_and(|it| !it.is_null());
         let orphan = value.get("orphanDependents").and_then(Value::as_bool);
-        self.says_propagation_twice =
-            orphan.is_some() && value.get("propagationPolicy").is_some_and(|it| !it.is_null());
-        if let (true, Some(orphan)) = (self.propagation.is_empty(), orphan) {
+        self.says_propagation_twice = orphan.is_some() && self.says_propagation;
+        if let (false, Some(orphan)) = (self.says_propagation, orphan) {
             (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
         }
         let precondition = |field: &str| value.str_at(&["preconditions", field]).map(ToOwned::to_owned);
         self.uid = precondition("uid");
         self.version = precondition("resourceVersion");
         let dry = value.get("dryRun").and_then(Value::as_array).unwrap_or_default();
-        // What is not a dry run would be a deletion: it must be clear.
-        if dry.iter().any(|it| it.as_str() != Some("All")) {
-            let mut errors = api::field::Errors::new();
-            errors.not_supported(api::field::Path::new("dryRun"), Value::Array(dry.to_vec()), &["All"]);
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
-        }
         self.dry_run |= !dry.is_empty();
-        self.check()
+        self.check(dry)
     }
 
     /// What who deletes objects of a resource so should know.
@@ -98,20 +97,22 @@ impl DeleteOptions {
         orphans.then(|| warning.to_owned()).into_iter().collect()
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, dry: &[Value]) -> Result<()> {
+        let mut errors = Errors::new();
+        let (at, policy) = (Path::new("propagationPolicy"), self.propagation.as_str());
         if self.says_propagation_twice {
-            let mut errors = api::field::Errors::new();
-            let at = api::field::Path::new("propagationPolicy");
-            let detail = "orphanDependents and deletionPropagation cannot be both set";
-            errors.invalid(at, self.propagation.as_str(), detail);
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+            errors.invalid(at, policy, "orphanDependents and deletionPropagation cannot be both set");
         }
-        if matches!(self.propagation.as_str(), "" | "Background" | "Foreground" | "Orphan") {
+        if self.says_propagation && !matches!(policy, "Background" | "Foreground" | "Orphan") {
+            errors.not_supported(at, policy, &["Foreground", "Background", "Orphan", "nil"]);
+        }
+        // What is not a dry run would be a deletion: it must be clear.
+        if dry.iter().any(|it| it.as_str() != Some("All")) {
+            errors.not_supported(Path::new("dryRun"), Value::Array(dry.to_vec()), &["All"]);
+        }
+        if errors.is_empty() {
             return Ok(());
         }
-        let mut errors = api::field::Errors::new();
-        let at = api::field::Path::new("propagationPolicy");
-        errors.not_supported(at, self.propagation.as_str(), &["Background", "Foreground", "Orphan"]);
         Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
     }
 
@@ -152,7 +153,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
 pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
     let resource = call.resource;
     if (resource.group, resource.plural) == ("", "namespaces") {
-        let protected = ["default", "kube-system", "kube-public", "kube-node-lease"];
+        let protected = ["default", "kube-system", "kube-public"];
         if protected.contains(&call.target.name.as_str()) {
             let why = "this namespace may not be deleted";
             return Err(Failure::forbidden("", "namespaces", &call.target.name, why));

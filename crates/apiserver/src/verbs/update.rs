@@ -183,7 +183,7 @@ pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<
 }
 
 /// The object is another one than the update names.
-fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failure> {
+pub(super) fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failure> {
     let place = upstream_place(call);
     // A dry run does not get as far as the store.
     let root = if call.is_dry_run().unwrap_or_default() { "" } else { "/registry" };

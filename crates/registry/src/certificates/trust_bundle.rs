@@ -45,7 +45,8 @@ fn validate(bundle: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-fn wrong_name(name: &str, signer: &str) -> Vec<String> {
+/// What is wrong with the name of a bundle of this signer, or of none.
+pub(crate) fn wrong_name(name: &str, signer: &str) -> Vec<String> {
     if signer.is_empty() {
         if name.contains(':') {
             return vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()];

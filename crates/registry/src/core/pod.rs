@@ -14,7 +14,7 @@ pub(crate) mod prepare;
 pub(crate) mod probes;
 mod profiles;
 mod projections;
-mod resources;
+pub(crate) mod resources;
 mod security;
 pub(crate) mod status;
 pub(crate) mod update;

@@ -281,7 +281,7 @@ fn validate_external_addresses(spec: &Value, old: Option<&Value>, at: &Path<'_>,
 }
 
 /// Addresses that have a meaning of their own are not ends of connections.
-fn validate_ordinary_address(text: &str, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_ordinary_address(text: &str, at: Path<'_>, errors: &mut Errors) {
     let Some(address) = addresses::parse_sloppy(text) else {
         errors.invalid(at, text, "must be a valid IP address");
         return;

@@ -194,6 +194,37 @@ pub(crate) const SIGNING_REQUESTS: Printer = Printer {
     ..PLAIN
 };
 
+pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
+    columns: &[
+        NAME,
+        text("PodName", "Whose certificate it is."),
+        text("ServiceAccountName", "As whom the pod runs."),
+        text("NodeName", "Where the pod runs."),
+        text("SignerName", "Who is to sign."),
+        text("State", "Is the request Pending, Issued, Denied, or Failed?"),
+        text("UnverifiedUserAnnotations", "What the author of the pod tells the signer."),
+    ],
+    cells: |it, _| {
+        let told = it.at(&["spec", "unverifiedUserAnnotations"]).and_then(Value::as_object);
+        let pairs = told.into_iter().flat_map(|told| told.iter());
+        let mut pairs: Vec<String> =
+            pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+        pairs.sort_unstable();
+        let mut types = list(it, &["status", "conditions"]).iter().filter_map(|it| it.str_at(&["type"]));
+        let state = types.rfind(|it| matches!(*it, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
+        vec![
+            name(it),
+            or(it, &["spec", "podName"], ""),
+            or(it, &["spec", "serviceAccountName"], ""),
+            or(it, &["spec", "nodeName"], ""),
+            or(it, &["spec", "signerName"], ""),
+            state.into(),
+            if pairs.is_empty() { "<none>".into() } else { pairs.join(",").into() },
+        ]
+    },
+    ..PLAIN
+};
+
 pub(crate) const REVISIONS: Printer = Printer {
     columns: &[NAME, text("Controller", "Whose revision it is."), text("Revision", "Its number."), AGE],
     cells: |it, now| {

@@ -4,9 +4,10 @@ use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 use api::types::GivenEmpty;
 
+use super::super::create::check_namespace;
 use super::super::modify::{Done, modify};
 use super::super::patch::unfit_as;
-use super::super::update::{Tracking, change, check_name};
+use super::super::update::{Tracking, change, check_name, wrong_uid};
 use super::super::{Call, apply, ownership};
 use crate::clock;
 use crate::http::answer::Answer;
@@ -93,11 +94,20 @@ fn workload_scale(object: &Value) -> Value {
 pub(super) async fn update(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Scale")?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
-    let (scale, warnings) = decode(payload, validation)?;
+    let (mut scale, warnings) = decode(payload, validation)?;
+    check_namespace(call, &mut scale)?;
+    check_name(call, &scale)?;
     let manager = ownership::manager(call);
-    set(call, |old, now| Ok(updated(&manager, now, old, scale.clone())))
-        .await
-        .map(|answer| answer.with_warnings(warnings))
+    let uid = metadata::text(&scale, "uid").to_owned();
+    set(call, |old, now| {
+        let found = metadata::text(old, "uid");
+        if !uid.is_empty() && uid != found {
+            return Err(wrong_uid(call, &uid, found));
+        }
+        Ok(updated(&manager, now, old, scale.clone()))
+    })
+    .await
+    .map(|answer| answer.with_warnings(warnings))
 }
 
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
@@ -129,7 +139,9 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
             _ => api::json::to_string(&patched),
         };
         let scale = decode(Payload::of(patched), FieldValidation::Ignore);
-        let scale = scale.map_err(|failure| unfit_as("Scale", "v1", || shown, failure))?.0;
+        let mut scale = scale.map_err(|failure| unfit_as("Scale", "v1", || shown, failure))?.0;
+        check_namespace(call, &mut scale)?;
+        check_name(call, &scale)?;
         Ok(updated(&manager, now, old, scale))
     })
     .await
@@ -180,6 +192,11 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>
             metadata::set(&mut old_scale, "managedFields", entries);
         }
         let (scale, managed_fields) = new(&old_scale, &now)?;
+        let (uid, found) = (metadata::text(&scale, "uid"), metadata::text(old, "uid"));
+        if !uid.is_empty() && uid != found {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            return Err(Failure::conflict_of_part(call.resource, "scale", &call.target.name, &why));
+        }
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
             return Err(Failure::modified(call.resource, &call.target.name));

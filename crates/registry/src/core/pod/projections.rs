@@ -2,12 +2,15 @@
 
 use api::field::{Errors, Path};
 use api::json::Value;
-use api::names;
 
 use super::options::Options;
 use super::volumes::{validate_downward_file, validate_key_to_path, validate_own_path};
+use crate::certificates::{
+    EXPIRATION_SECONDS_MAX, KUBERNETES_EXPIRATION_SECONDS_MAX, is_kubernetes_signer, validate_signer,
+    validate_user_annotations, wrong_name,
+};
 use crate::document::Read;
-use crate::meta::{self, invalid};
+use crate::meta;
 use crate::render;
 
 const KEY_TYPES: &[&str] = &["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
@@ -107,7 +110,9 @@ fn validate_trust_bundle(bundle: &Value, at: &Path<'_>, errors: &mut Errors) {
             if name.is_empty() {
                 errors.required(at.child("name"), "must be a valid object name");
             }
-            for complaint in names::dns1123_subdomain(name) {
+            // What stands before the last colon is the signer.
+            let signer = name.rsplit_once(':').map(|(signer, _)| signer.replace(':', "/")).unwrap_or_default();
+            for complaint in wrong_name(name, &signer) {
                 errors.invalid(at.child("name"), name, format!("not a valid clustertrustbundlename: {complaint}"));
             }
             if let Some(selector) = bundle.optional("labelSelector") {
@@ -119,7 +124,7 @@ fn validate_trust_bundle(bundle: &Value, at: &Path<'_>, errors: &mut Errors) {
             if signer.is_empty() {
                 errors.required(at.child("signerName"), "must be a valid signer name");
             }
-            validate_signer_name(signer, at.child("signerName"), errors);
+            validate_signer(signer, at.child("signerName"), errors);
             meta::validate_selector(bundle.field("labelSelector"), false, &at.child("labelSelector"), errors);
         }
         (None, None) => errors.required(*at, "either name or signerName must be specified"),
@@ -138,13 +143,14 @@ fn validate_certificate(
     errors: &mut Errors,
 ) {
     let signer = certificate.text("signerName");
-    validate_signer_name(signer, at.child("signerName"), errors);
+    validate_signer(signer, at.child("signerName"), errors);
+    validate_user_annotations(certificate.map("userAnnotations"), at.child("userAnnotations"), errors);
     let key_type = certificate.text("keyType");
     if !KEY_TYPES.contains(&key_type) {
         errors.not_supported(at.child("keyType"), key_type, KEY_TYPES);
     }
     if let Some(seconds) = certificate.optional_int("maxExpirationSeconds") {
-        let max = if signer.starts_with("kubernetes.io/") { 86_400 } else { 91 * 86_400 };
+        let max = if is_kubernetes_signer(signer) { KUBERNETES_EXPIRATION_SECONDS_MAX } else { EXPIRATION_SECONDS_MAX };
         if seconds < 3600 {
             let detail = "if provided, maxExpirationSeconds must be >= 3600";
             errors.invalid(at.child("maxExpirationSeconds"), seconds, detail);
@@ -165,21 +171,5 @@ fn validate_certificate(
     }
     if count == 0 {
         errors.required(*at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath");
-    }
-}
-
-fn validate_signer_name(name: &str, at: Path<'_>, errors: &mut Errors) {
-    if name.is_empty() {
-        errors.required(at, "");
-        return;
-    }
-    let segments: Vec<&str> = name.split('/').collect();
-    let [domain, path] = segments.as_slice() else {
-        errors.invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'");
-        return;
-    };
-    invalid(names::dns1123_subdomain(domain), domain, at, errors);
-    for part in path.split('.') {
-        invalid(names::dns1123_label(part), part, at, errors);
     }
 }

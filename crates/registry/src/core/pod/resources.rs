@@ -16,7 +16,7 @@ use crate::meta::invalid;
 type NameCheck = fn(&str, Path<'_>, &mut Errors);
 
 /// The resources of a container; `claim_names` are those of the pod.
-pub(super) fn validate_container(
+pub(crate) fn validate_container(
     requirements: &Value,
     claim_names: &[&str],
     options: &Options<'_>,

@@ -1,0 +1,50 @@
+//! `RuntimeClass`: by what containers are run, what that takes for itself, and where there is such a thing.
+//!
+//! Follows `pkg/apis/node/validation`.
+
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::names;
+
+use crate::core::pod::options::Options;
+use crate::core::pod::placement::validate_tolerations;
+use crate::core::pod::resources::validate_container;
+use crate::document::Read;
+use crate::generic;
+use crate::meta;
+use crate::render;
+use crate::strategy::{Context, Strategy};
+
+pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
+    validate_create: validate,
+    validate_update: |class, old, _, errors| {
+        meta::validate_update(class, old, errors);
+        let handler = |class: &Value| Value::from(class.text("handler"));
+        meta::immutable(&handler(class), &handler(old), Path::new("handler"), errors);
+    },
+    ..generic::NAMED
+};
+
+fn validate(class: &Value, context: &Context<'_>, errors: &mut Errors) {
+    meta::validate(class, false, names::dns1123_subdomain, errors);
+    let options = Options::new(None, None, true, context);
+    if let Some(overhead) = class.optional("overhead") {
+        let requirements = api::json!({"limits": (overhead.field("podFixed").clone())});
+        validate_container(&requirements, &[], &options, &Path::new("overhead"), errors);
+    }
+    let (scheduling, at) = (class.field("scheduling"), Path::new("scheduling"));
+    meta::validate_labels(scheduling.map("nodeSelector"), &at.child("nodeSelector"), errors);
+    let (tolerations, list) = (scheduling.list("tolerations"), at.child("tolerations"));
+    validate_tolerations(tolerations, &options, &list, errors);
+    let key = |it: &Value| ["key", "operator", "value", "effect"].map(|field| it.text(field).to_owned());
+    for (index, toleration) in tolerations.iter().enumerate() {
+        if tolerations.iter().take(index).any(|it| key(it) == key(toleration)) {
+            errors.duplicate(list.index(index), render::core("Toleration", toleration));
+        }
+    }
+    // Declared rules come behind the written ones.
+    match class.text("handler") {
+        "" => errors.required(Path::new("handler"), ""),
+        handler => meta::invalid(names::dns1123_label(handler), handler, Path::new("handler"), errors),
+    }
+}
