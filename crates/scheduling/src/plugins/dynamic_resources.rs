@@ -4,6 +4,7 @@
 //! `plugins/dynamicresources`. Devices are taken when a node is reserved; the caller writes that into the claims before
 //! the pod is bound. Constraints over sets follow KEP-5254.
 
+mod backed;
 mod claims;
 mod hints;
 
@@ -22,6 +23,7 @@ use dra::pools::Target;
 use dra::{Budget, Claims, Narration};
 use matching::Matcher;
 
+use self::backed::Backed;
 use self::claims::PodClaims;
 use super::args::{self, ArgsError};
 use crate::aside;
@@ -127,10 +129,12 @@ impl Plugin for DynamicResources {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
-        if pod.spec().resource_claims.is_empty() {
+        let resources = backed::of(pod, cluster);
+        if pod.spec().resource_claims.is_empty() && resources.is_empty() {
             return PreFilter::Skip;
         }
         match Asking::new(pod, cluster, self.filter_timeout) {
+            Ok(claims) if !resources.is_empty() => PreFilter::Ask(Box::new(Backed { resources, claims })),
             Ok(None) => PreFilter::Skip,
             Ok(Some(asking)) => PreFilter::Ask(Box::new(asking)),
             Err(status) => PreFilter::Reject(status),

@@ -154,7 +154,7 @@ fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject, cluster
 }
 
 /// Devices stand for the resource: whether there are enough is for DynamicResources to say.
-fn is_device_class(cluster: &Cluster, resource: &str) -> bool {
+pub(super) fn is_device_class(cluster: &Cluster, resource: &str) -> bool {
     let implicit = resource.strip_prefix("deviceclass.resource.kubernetes.io/");
     cluster.objects.device_classes.values().any(|class| {
         class.spec.extended_resource_name.as_deref() == Some(resource) || implicit == Some(class.metadata.name.as_str())

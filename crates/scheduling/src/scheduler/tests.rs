@@ -282,7 +282,7 @@ fn ranked_nodes_are_those_found_in_turn() {
                 plain.binding_failed(&left.uid, now);
             }
         }
-        assert!(placed > 100 && unplaced > 5, "{placed} {unplaced}");
+        assert!(placed > 50 && unplaced > 5, "{placed} {unplaced}");
         assert!(ranking.memory.ranked() >= 6 && plain.memory.ranked() == 0, "{}", ranking.memory.ranked());
     }
 }
@@ -478,10 +478,10 @@ fn a_pod_is_not_tried_while_its_only_victim_ends() {
     assert_eq!(placed(&mut scheduler, later), ("high".to_owned(), "n".to_owned()));
 }
 
-/// A known wrong result: Kubernetes makes a claim to devices of the class, and places the pod where it can have them. Here
-/// NodeResourcesFit leaves the resource to DynamicResources, which knows the claims that pods name only.
+/// Kubernetes makes a claim to devices of the class, and places the pod where it can have them. Here nobody does, and so
+/// the pod must not run without them.
 #[test]
-fn resources_that_a_device_class_stands_for_are_not_allocated_yet() {
+fn a_pod_waits_for_resources_that_a_device_class_stands_for() {
     let mut scheduler = scheduler();
     scheduler.set_node(&node("n", "1", ""), START);
     let mut wants = pod("a", "1", "");
@@ -492,5 +492,14 @@ fn resources_that_a_device_class_stands_for_are_not_allocated_yet() {
     let class = r#"{"metadata": {"name": "x"}, "spec": {"extendedResourceName": "example.com/x"}}"#;
     let class = api::json::from_value(&api::json::parse(class.as_bytes()).unwrap()).unwrap();
     scheduler.set_object(&Object::DeviceClass(Arc::new(class)), START);
-    assert_eq!(placed(&mut scheduler, START), ("a".to_owned(), "n".to_owned()));
+    let said = unplaced(&mut scheduler, START);
+    assert!(
+        said.contains("1 node(s) had no example.com/x, and devices of its class are given to claims only"),
+        "{said}"
+    );
+    let mut able = node("n", "1", "");
+    able.status.allocatable.insert("example.com/x".into(), api::quantity::Quantity::parse("1").unwrap());
+    scheduler.set_node(&able, START);
+    let later = START + Duration::from_secs(20);
+    assert_eq!(placed(&mut scheduler, later), ("a".to_owned(), "n".to_owned()));
 }
