@@ -121,8 +121,9 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     if !old.spec().scheduling_gates.is_empty() && new.spec().scheduling_gates.is_empty() {
         action = action.or(Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
     }
-    // Kubernetes: tolerations can only be added.
-    if old.spec().tolerations.len() != new.spec().tolerations.len() {
+    // Kubernetes: tolerations can only be added. Those with an expression can be replaced by others.
+    let (before, after) = (&old.spec().tolerations, &new.spec().tolerations);
+    if before.len() != after.len() || before.iter().zip(after).any(|(old, new)| old.expression != new.expression) {
         action = action.or(Action::UPDATE_POD_TOLERATION);
     }
     if old.generated_claims != new.generated_claims {
