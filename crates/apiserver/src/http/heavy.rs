@@ -53,6 +53,11 @@ impl Threads {
         if IS_HEAVY.get() {
             return std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).ok();
         }
+        self.start(work).await.ok()
+    }
+
+    /// The same, but it waits in line from now on, and its result can be waited for later.
+    pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         self.0.get_or_init(Started::new).0.push(Box::new(move || {
             if !sender.is_closed() {
@@ -61,7 +66,7 @@ impl Threads {
                 let _ = done.map(|done| sender.send(done));
             }
         }));
-        receiver.await.ok()
+        receiver
     }
 }
 

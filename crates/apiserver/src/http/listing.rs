@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use futures::future::join_all;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::http::heavy::Threads;
@@ -235,16 +234,15 @@ impl Makers {
                 return None;
             }
         }
-        let mut ahead: VecDeque<JoinHandle<Option<Option<Made>>>> = VecDeque::new();
+        let mut ahead: VecDeque<oneshot::Receiver<Option<Made>>> = VecDeque::new();
         loop {
             while ahead.len() < listing.parts.ahead()
                 && let Some(work) = listing.parts.next()
             {
-                let threads = self.threads.clone();
-                ahead.push_back(tokio::spawn(async move { threads.run(work).await }));
+                ahead.push_back(self.threads.start(work));
             }
             let Some(next) = ahead.pop_front() else { break };
-            let made = next.await.ok()???;
+            let made = next.await.ok()??;
             let bytes = if listing.gzip.is_some() {
                 let (back, bytes) = self
                     .threads

@@ -11,7 +11,7 @@ use crate::storage::cache::{Entry, View};
 use crate::storage::stored::Served;
 
 /// A part of a long list is made of about this many bytes of objects,
-pub(super) const PART_BYTES: usize = 96 << 10;
+pub(super) const PART_BYTES: usize = 128 << 10;
 /// or this many objects, selected or not.
 pub(super) const PART_OBJECTS: usize = 256;
 
