@@ -1,16 +1,30 @@
 //! Random names, identifiers and numbers.
 
+use std::cell::RefCell;
+
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Random bytes.
-///
-/// # Panics
-/// Never: without the system's generator nothing could have been started, and then zeros are given.
+/// The system is asked for this many bytes at a time: every request has an identifier, and a call of the system costs more
+/// than all the rest of it.
+const POOL_BYTES: usize = 1024;
+
+thread_local! {
+    /// Bytes that nobody has been given yet.
+    static POOL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Random bytes; zeros if the system has none. TLS has drawn from the same source before any request is served.
 fn bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // TLS has drawn from the same source before any request is served.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    bytes
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() < N {
+            pool.resize(POOL_BYTES.max(N), 0);
+            if SystemRandom::new().fill(pool).is_err() {
+                pool.clear();
+            }
+        }
+        let given = pool.split_off(pool.len().saturating_sub(N));
+        given.try_into().unwrap_or([0; N])
+    })
 }
 
 /// A random identifier, RFC 4122 version 4.
@@ -64,6 +78,8 @@ mod tests {
         assert_eq!(uid.len(), 36);
         assert_eq!(uid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
         assert_eq!(uid.chars().nth(14), Some('4'));
+        let many: std::collections::HashSet<String> = (0..1000).map(|_| super::uid()).collect();
+        assert_eq!(many.len(), 1000);
         assert_eq!(suffix().len(), 5);
         assert!(below(3) < 3);
         assert_eq!(below(0), 0);
