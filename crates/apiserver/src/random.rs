@@ -22,8 +22,10 @@ fn bytes<const N: usize>() -> [u8; N] {
                 pool.clear();
             }
         }
-        let given = pool.split_off(pool.len().saturating_sub(N));
-        given.try_into().unwrap_or([0; N])
+        let start = pool.len().saturating_sub(N);
+        let given = pool.get(start..).and_then(|rest| rest.try_into().ok()).unwrap_or([0; N]);
+        pool.truncate(start);
+        given
     })
 }
 

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(it.str_at(&["metadata", "labels", "kubernetes.io/hostname"]), Some("n1"));
         assert_eq!(it.str_at(&["metadata", "labels", "kubernetes.io/os"]), Some("windows"));
         assert_eq!(it.at(&["status", "allocatable"]), Some(&api::json!({"cpu": "2"})));
-        let view: Node = from_value(&it).unwrap();
+        let view: Node = Node::read(&it).unwrap();
         assert_eq!(view.spec.taints.len(), 1);
         assert_eq!(view.status.addresses[0].address, "10.64.0.5");
         assert_eq!(view.status.conditions.last().unwrap().status, "True");

@@ -74,7 +74,7 @@ fn a_mirror_belongs_to_the_node_and_names_what_it_shows() {
         api::json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid", "controller": true}]);
     assert_eq!(owners, Some(expected));
     assert_eq!(document.at(&["metadata", "uid"]), None, "the server gives its own");
-    let shown: Pod = from_value(&document).unwrap();
+    let shown: Pod = Pod::read(&document).unwrap();
     assert!(is_mirror(&shown) && is_mirror_of(&shown, &made.pod));
     assert!(!is_mirror(&made.pod));
     let mut changed = made.pod.clone();
