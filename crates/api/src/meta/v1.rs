@@ -71,7 +71,7 @@ pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned
     /// What every object has, to be changed.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
-    /// Reads the view of an object. As [`from_value`](crate::json::from_value), but compiled here and not once more in
+    /// Reads the view of an object. As [`from_value`], but compiled here and not once more in
     /// every crate that reads objects.
     ///
     /// # Errors
