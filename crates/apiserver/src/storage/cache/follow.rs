@@ -240,6 +240,10 @@ impl Follower {
                 }
                 place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
                 changes.iter().filter(|change| interest.concerns(change)).for_each(|change| mailbox.push(change));
+                if mailbox.unread().is_lost {
+                    // Too far behind for a mailbox: all changes are gone through as they are read, and the reader selects.
+                    return Self::after(cache, Interest::Everything, revision);
+                }
             }
         }
         let mut state = cache.write();

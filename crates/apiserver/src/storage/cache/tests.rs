@@ -322,6 +322,16 @@ fn objects_are_found_by_label_and_field_whatever_happened_to_them() {
     assert_eq!(pods.cache.find(&with_label("", "l19", "v"), 0).objects.len(), pods.cache.len());
 }
 
+#[test]
+fn who_is_too_far_behind_for_a_mailbox_is_told_of_everything() {
+    const CHANGES: usize = 5_000;
+    let mut pods = Pods::new();
+    (0..CHANGES).for_each(|_| pods.put("a/one", "n1"));
+    let mut follower = pods.cache.follow_after(Interest::Key(Pods::key("a/one")), 0).unwrap();
+    let told = std::iter::from_fn(|| Some(follower.take().unwrap().len()).filter(|told| *told > 0));
+    assert_eq!(told.sum::<usize>(), CHANGES);
+}
+
 /// The past is looked through beside the lock; what comes meanwhile is neither lost nor told twice.
 #[test]
 fn who_follows_from_the_past_misses_nothing_while_others_write() {
