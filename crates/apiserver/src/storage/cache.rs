@@ -526,14 +526,6 @@ impl ResourceCache {
         Follower::from_end(self, &mut self.write(), interest)
     }
 
-    /// How many changes there have been after `revision` that are still known.
-    #[must_use]
-    pub fn count_after(&self, revision: Revision) -> u64 {
-        let state = self.read();
-        let place = state.changes.place_after(revision);
-        place.map_or(0, |place| state.changes.end().saturating_sub(place))
-    }
-
     /// What happened to a part of the resource after `revision`, and goes on to happen.
     ///
     /// # Errors

@@ -32,8 +32,6 @@ use registry::conversion;
 const BATCHES_WAITING: usize = 1;
 /// What exists at the start is sent in pieces of about this size.
 const INITIAL_PIECE: usize = 16 << 10;
-/// Who is behind by more changes than this looks through them on the threads for what takes a while.
-const FAR_BEHIND: u64 = 1_000;
 /// The first bookmark comes so soon after the start,
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 /// and the others after that long.
@@ -90,8 +88,6 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         (Some(Initial { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
     } else if after == 0 {
         (None, Ok(cache.follow(interest)))
-    } else if cache.count_after(after) > FAR_BEHIND {
-        (None, call.run_apart(move || cache.follow_after(interest, after)).await?)
     } else {
         (None, cache.follow_after(interest, after))
     };
@@ -250,8 +246,12 @@ impl Watcher {
                     return;
                 }
             };
-            if !changes.is_empty() {
+            if !changes.is_empty() || follower.is_behind() {
                 let batch = self.encode(&changes);
+                if batch.is_empty() {
+                    // Nothing was sent that could have been waited for.
+                    tokio::task::yield_now().await;
+                }
                 tokio::select! {
                     sent = self.send(batch) => if sent.is_none() { return },
                     () = stop.stopped() => return,

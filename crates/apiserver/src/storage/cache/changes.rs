@@ -262,6 +262,7 @@ impl Changes {
         self.list.iter().skip(skip)
     }
 
+    /// Changes from a place on, some at a time.
     pub(super) fn from(&self, place: u64) -> Result<Vec<Arc<Change>>, TooOld> {
         let Some(skip) = place.checked_sub(self.first) else {
             return Err(TooOld { oldest: self.complete_after });

@@ -33,7 +33,9 @@ impl Interest {
             Interest::Everything => true,
             Interest::Range(prefix) => change.key.starts_with(prefix.as_str()),
             Interest::Key(key) => *change.key == **key,
-            Interest::Value { by, value, .. } => by.concerns(value, change),
+            Interest::Value { range, by, value } => {
+                change.key.starts_with(range.as_str()) && by.concerns(value, change)
+            }
         }
     }
 }
@@ -213,75 +215,70 @@ pub struct Follower {
 enum Place {
     /// In the list of all changes.
     List(u64, watch::Receiver<u64>),
+    /// In that list as well, but on the way to its end.
+    Behind(u64),
     /// Changes are brought.
     Mailbox(Arc<Mailbox>),
 }
 
+impl Place {
+    /// The place of somebody who has read everything. The state is locked by the caller, so that nothing happens in between.
+    fn at_end(cache: &ResourceCache, state: &mut super::State, interest: &Interest) -> Self {
+        if *interest == Interest::Everything {
+            return Place::List(state.changes.end(), cache.changed.subscribe());
+        }
+        let mailbox = Arc::<Mailbox>::default();
+        state.mailboxes.insert(interest, mailbox.clone());
+        Place::Mailbox(mailbox)
+    }
+}
+
 impl Follower {
-    /// Follows from the end on. The state is locked by the caller, so that nothing happens in between.
+    /// Follows from the end on.
     pub(super) fn from_end(cache: &Arc<ResourceCache>, state: &mut super::State, interest: Interest) -> Self {
         let interest = state.mailboxes.settle(interest);
-        let place = state.changes.end();
-        Self::start(cache, state, interest, place, Arc::default())
-    }
-
-    /// Follows from a revision on. What happened since then is looked through beside the lock: it may be a lot.
-    pub(super) fn after(cache: &Arc<ResourceCache>, interest: Interest, revision: u64) -> Result<Self, TooOld> {
-        let (interest, mut place) = {
-            let state = cache.read();
-            (state.mailboxes.settle(interest), state.changes.place_after(revision)?)
-        };
-        let mailbox = Arc::<Mailbox>::default();
-        if interest != Interest::Everything {
-            loop {
-                let changes = cache.changes(place)?;
-                if changes.is_empty() {
-                    break;
-                }
-                place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
-                changes.iter().filter(|change| interest.concerns(change)).for_each(|change| mailbox.push(change));
-                if mailbox.unread().is_lost {
-                    // Too far behind for a mailbox: all changes are gone through as they are read, and the reader selects.
-                    return Self::after(cache, Interest::Everything, revision);
-                }
-            }
-        }
-        let mut state = cache.write();
-        if !state.changes.knows(place) {
-            return Err(TooOld { oldest: state.changes.newest() });
-        }
-        Ok(Self::start(cache, &mut state, interest, place, mailbox))
-    }
-
-    fn start(
-        cache: &Arc<ResourceCache>,
-        state: &mut super::State,
-        interest: Interest,
-        place: u64,
-        mailbox: Arc<Mailbox>,
-    ) -> Self {
-        let place = if interest == Interest::Everything {
-            Place::List(place, cache.changed.subscribe())
-        } else {
-            for change in state.changes.all_from(place).filter(|change| interest.concerns(change)) {
-                mailbox.push(change);
-            }
-            state.mailboxes.insert(&interest, mailbox.clone());
-            Place::Mailbox(mailbox)
-        };
+        let place = Place::at_end(cache, state, &interest);
         Self { cache: cache.clone(), interest, place }
     }
 
-    /// The next changes, some at a time; none if there are no more yet.
+    /// Follows from a revision on. What happened since then is looked through as it is read: it may be a lot.
+    pub(super) fn after(cache: &Arc<ResourceCache>, interest: Interest, revision: u64) -> Result<Self, TooOld> {
+        let place = Place::Behind(cache.read().changes.place_after(revision)?);
+        Ok(Self { cache: cache.clone(), interest, place })
+    }
+
+    /// Whether there is more to take, also if the last that was taken is nothing.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        matches!(self.place, Place::Behind(_))
+    }
+
+    /// The next changes, some at a time; none if there are no more yet, or none of interest among the next.
     ///
     /// # Errors
     /// [`TooOld`] if changes were forgotten before they were read.
     pub fn take(&mut self) -> Result<Vec<Arc<Change>>, TooOld> {
+        let count = |changes: &Vec<_>| u64::try_from(changes.len()).unwrap_or(u64::MAX);
         match &mut self.place {
             Place::List(place, changed) => {
                 changed.borrow_and_update();
                 let changes = self.cache.changes(*place)?;
-                *place = place.saturating_add(u64::try_from(changes.len()).unwrap_or(u64::MAX));
+                *place = place.saturating_add(count(&changes));
+                Ok(changes)
+            }
+            Place::Behind(place) => {
+                let mut changes = self.cache.changes(*place)?;
+                if changes.is_empty() {
+                    let mut state = self.cache.write();
+                    changes = state.changes.from(*place)?;
+                    if changes.is_empty() {
+                        self.interest = state.mailboxes.settle(self.interest.clone());
+                        self.place = Place::at_end(&self.cache, &mut state, &self.interest);
+                        return Ok(changes);
+                    }
+                }
+                *place = place.saturating_add(count(&changes));
+                changes.retain(|change| self.interest.concerns(change));
                 Ok(changes)
             }
             Place::Mailbox(mailbox) => mailbox.take().ok_or_else(|| TooOld { oldest: self.cache.newest() }),
@@ -292,6 +289,7 @@ impl Follower {
     pub async fn changed(&mut self) -> bool {
         match &mut self.place {
             Place::List(_, changed) => changed.changed().await.is_ok(),
+            Place::Behind(_) => true,
             Place::Mailbox(mailbox) => {
                 mailbox.wake.notified().await;
                 true
