@@ -12,6 +12,7 @@ mod parse;
 mod scan;
 mod ser;
 mod spans;
+mod unread;
 mod write;
 
 pub(crate) use de::NUMBER_TEXT;
@@ -25,6 +26,7 @@ pub(crate) use scan::plain_length;
 pub use scan::{value_at, value_length};
 pub use ser::to_value;
 pub use spans::{Lines, Position, Spans};
+pub use unread::Unread;
 pub use write::{to_pretty_string, to_string, write_string, write_value};
 
 /// Short strings live in place, without an allocation.
@@ -76,6 +78,7 @@ impl Value {
 
     /// The field `key`, if this is an object that has it.
     #[must_use]
+    #[inline]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_object()?.get(key)
     }
@@ -134,6 +137,7 @@ impl Value {
 
     /// The string, if this is one.
     #[must_use]
+    #[inline]
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(value) => Some(value),

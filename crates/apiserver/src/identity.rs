@@ -12,6 +12,7 @@ pub mod legacy_tokens;
 pub(crate) mod service_accounts;
 mod token_file;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -131,12 +132,16 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why a token is not accepted. A header that cannot be read is not the same as none; one of another scheme is.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, certificate: Option<&User>) -> Result<User, Refused> {
+    pub(crate) fn authenticate<'a>(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&'a User>,
+    ) -> Result<Cow<'a, User>, Refused> {
         if let Some(user) = certificate {
-            return Ok(user.clone());
+            return Ok(Cow::Borrowed(user));
         }
-        let Some(token) = bearer_token(headers)? else { return Ok(User::anonymous()) };
-        self.verify(token, self.service_accounts.audiences()).map(|verified| verified.user)
+        let Some(token) = bearer_token(headers)? else { return Ok(Cow::Owned(User::anonymous())) };
+        self.verify(token, self.service_accounts.audiences()).map(|verified| Cow::Owned(verified.user))
     }
 
     /// Who a token is, and for which of the wanted audiences it is good.

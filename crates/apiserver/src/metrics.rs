@@ -18,7 +18,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Arc<Family<Counter>>,
     durations: Arc<Family<Histogram>>,
-    in_flight: Arc<Family<Gauge>>,
+    reads: Arc<Gauge>,
+    writes: Arc<Gauge>,
     watchers: Arc<Family<Gauge>>,
     dropped: Arc<Family<Counter>>,
     cut_off: Arc<Family<Counter>>,
@@ -28,17 +29,17 @@ pub(crate) struct Metrics {
 
 /// What a request was, in the labels of metrics.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Labels {
+pub(crate) struct Labels<'a> {
     /// `GET`, `LIST`, `WATCH`, …
-    pub(crate) verb: String,
+    pub(crate) verb: &'static str,
     /// The group.
-    pub(crate) group: String,
+    pub(crate) group: &'a str,
     /// The version.
-    pub(crate) version: String,
+    pub(crate) version: &'a str,
     /// The resource.
-    pub(crate) resource: String,
+    pub(crate) resource: &'a str,
     /// The subresource.
-    pub(crate) subresource: String,
+    pub(crate) subresource: &'a str,
     /// `resource`, `namespace`, `cluster`, or empty.
     pub(crate) scope: &'static str,
 }
@@ -49,6 +50,12 @@ impl Metrics {
     pub(crate) fn new(features: api::features::Features) -> Self {
         let registry = Registry::new();
         telemetry::features::publish(&registry, features.states());
+        let in_flight = registry.family(
+            "apiserver_current_inflight_requests",
+            "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
+            &["request_kind"],
+            &[],
+        );
         Self {
             requests: registry.family(
                 "apiserver_request_total",
@@ -62,12 +69,8 @@ impl Metrics {
                 &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
                 SECONDS,
             ),
-            in_flight: registry.family(
-                "apiserver_current_inflight_requests",
-                "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
-                &["request_kind"],
-                &[],
-            ),
+            reads: in_flight.with(&["readOnly"]),
+            writes: in_flight.with(&["mutating"]),
             watchers: registry.family(
                 "apiserver_longrunning_requests",
                 "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
@@ -92,26 +95,26 @@ impl Metrics {
     }
 
     /// Counts a request that was answered.
-    pub(crate) fn answered(&self, labels: &Labels, code: u16, duration: Duration) {
+    pub(crate) fn answered(&self, labels: &Labels<'_>, code: u16, duration: Duration) {
         let Labels { verb, group, version, resource, subresource, scope } = labels;
         let code = code.to_string();
         self.requests.with(&[&code, "apiserver", "", group, resource, scope, subresource, verb, version]).increment();
-        if verb != "WATCH" {
+        if *verb != "WATCH" {
             let series = self.durations.with(&["apiserver", "", group, resource, scope, subresource, verb, version]);
             series.observe_duration(duration);
         }
     }
 
     /// Counts a request that was refused because there were too many.
-    pub(crate) fn refused(&self, labels: &Labels) {
+    pub(crate) fn refused(&self, labels: &Labels<'_>) {
         let Labels { verb, group, version, resource, subresource, scope } = labels;
         self.dropped.with(&["429", "apiserver", group, resource, scope, subresource, verb, version]).increment();
     }
 
-    /// Counts a request of a kind (`mutating` or `readOnly`) for as long as the guard lives.
+    /// Counts a request for as long as the guard lives.
     #[must_use]
-    pub(crate) fn in_flight(&self, kind: &str) -> Counted {
-        Counted::new(self.in_flight.with(&[kind]))
+    pub(crate) fn in_flight(&self, writes: bool) -> Counted {
+        Counted::new(if writes { &self.writes } else { &self.reads }.clone())
     }
 
     /// Counts a watch for as long as the guard lives.

@@ -32,24 +32,22 @@ fn bytes<const N: usize>() -> [u8; N] {
 /// A random identifier, RFC 4122 version 4.
 #[must_use]
 pub(crate) fn uid() -> String {
-    let mut bytes: [u8; 16] = bytes();
-    if let Some(byte) = bytes.get_mut(6) {
-        *byte = (*byte & 0x0f) | 0x40;
-    }
-    if let Some(byte) = bytes.get_mut(8) {
-        *byte = (*byte & 0x3f) | 0x80;
-    }
-    let hex = |byte: &u8| {
-        [byte >> 4, byte & 0x0f].map(|digit| if digit < 10 { b'0' | digit } else { b'W'.wrapping_add(digit) })
-    };
-    let mut text = Vec::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push(b'-');
+    uid_text().into_iter().map(char::from).collect()
+}
+
+/// The characters of a random identifier.
+pub(crate) fn uid_text() -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let number = u128::from_be_bytes(bytes()) & !(0xf000 << 64) & !(0xc000 << 48) | 0x4000 << 64 | 0x8000 << 48;
+    let mut shift = 128_u32;
+    std::array::from_fn(|at| {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            return b'-';
         }
-        text.extend_from_slice(&hex(byte));
-    }
-    String::from_utf8(text).unwrap_or_default()
+        shift = shift.saturating_sub(4);
+        let digit = usize::try_from(number.unbounded_shr(shift) & 0xf).unwrap_or_default();
+        DIGITS.get(digit).copied().unwrap_or(b'0')
+    })
 }
 
 /// Five characters behind a generated name; without vowels, so that no words appear.
@@ -80,6 +78,7 @@ mod tests {
         assert_eq!(uid.len(), 36);
         assert_eq!(uid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
         assert_eq!(uid.chars().nth(14), Some('4'));
+        assert!(uid.chars().nth(19).is_some_and(|it| "89ab".contains(it)), "{uid}");
         let many: std::collections::HashSet<String> = (0..1000).map(|_| super::uid()).collect();
         assert_eq!(many.len(), 1000);
         assert_eq!(suffix().len(), 5);

@@ -20,6 +20,7 @@ pub use components::Failures;
 pub use kubelets::{Kubelets, Logs, LogsFailure};
 pub(crate) use labels::verb_name;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -210,7 +211,7 @@ struct Seat {
 struct Asked<'a> {
     query: &'a Query,
     target: Option<&'a Target>,
-    labels: &'a Labels,
+    labels: &'a Labels<'a>,
 }
 
 /// A request as flow control sees it.
@@ -218,7 +219,7 @@ struct Flow<'a> {
     asked: flow_control::Request<'a>,
     schema: Option<&'a Arc<flow_control::Schema>>,
     query: &'a Query,
-    labels: &'a Labels,
+    labels: &'a Labels<'a>,
     writes: bool,
 }
 
@@ -405,7 +406,10 @@ impl Server {
         let labels = self.labels_of(&parts.method, target.as_deref());
         let verb = verb_name(&parts.method, target.as_deref());
         // The name of a request: who asks may give one.
-        let audit_id = parts.headers.entry(audit::AUDIT_ID).or_insert_with(new_audit_id).clone();
+        let audit_id = parts.headers.get(audit::AUDIT_ID).cloned().unwrap_or_else(new_audit_id);
+        if self.options.audit.is_some() || self.options.logs_requests {
+            parts.headers.insert(audit::AUDIT_ID, audit_id.clone());
+        }
         let mut schema = None;
         let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
         let (answer, followed) = {
@@ -421,9 +425,10 @@ impl Server {
         if self.options.logs_requests {
             labels::log_request(&parts, &verb, answer.code, started.elapsed());
         }
-        let wants_protobuf = negotiation::wants_protobuf(&parts.headers, answer.code);
+        let is_plain = negotiation::is_plain(&parts.headers);
+        let wants_protobuf = !is_plain && negotiation::wants_protobuf(&parts.headers, answer.code);
         let is_api = parts.uri.path().starts_with("/api");
-        let wants_yaml = is_api && negotiation::wants_yaml(&parts.headers);
+        let wants_yaml = is_api && !is_plain && negotiation::wants_yaml(&parts.headers);
         let wants_pretty = is_api && negotiation::wants_pretty(&parts.headers, &query);
         if wants_protobuf || wants_cbor || wants_yaml || wants_pretty {
             let convert = move |mut answer: Answer| {
@@ -489,7 +494,7 @@ impl Server {
             return Ok(too_many_requests().with_header(http::header::CONNECTION, "close"));
         }
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
-            user = self.impersonate(parts, target, &user, &wanted).await?;
+            user = Cow::Owned(self.impersonate(parts, target, &user, &wanted).await?);
             audit::impersonated(&user);
         }
         let verb = flow_control::verb_of(target.and_then(|target| target.verb), &parts.method);
@@ -524,10 +529,7 @@ impl Server {
             None => None,
         };
         match seat {
-            Some(seat) => {
-                let kind = if flow.writes { "mutating" } else { "readOnly" };
-                Ok(Seat { _seat: seat, _counted: self.metrics.in_flight(kind) })
-            }
+            Some(seat) => Ok(Seat { _seat: seat, _counted: self.metrics.in_flight(flow.writes) }),
             None => {
                 self.metrics.refused(flow.labels);
                 Err(too_many_requests())
@@ -535,7 +537,11 @@ impl Server {
         }
     }
 
-    async fn authenticate(&self, headers: &http::HeaderMap, certificate: Option<&User>) -> Result<User> {
+    async fn authenticate<'a>(
+        &self,
+        headers: &http::HeaderMap,
+        certificate: Option<&'a User>,
+    ) -> Result<Cow<'a, User>> {
         let mut user = self.authenticator.authenticate(headers, certificate);
         if user.as_ref().is_err_and(|refused| refused.by_objects) {
             // The account may have been made a moment ago, through another server.
@@ -681,7 +687,7 @@ impl Server {
 }
 
 fn new_audit_id() -> HeaderValue {
-    HeaderValue::from_str(&crate::random::uid()).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_bytes(&crate::random::uid_text()).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The answer to whom there is no seat for.

@@ -369,7 +369,7 @@ impl Call<'_> {
             Form::Object | Form::GroupDiscovery => Ok(Answer::encoded(code, self.shown(object))),
             Form::Table => tables::of_one(self, code, self.decode(object)),
             Form::Metadata => {
-                let metadata = partial_metadata(&object.decode(), &self.accepted.version);
+                let metadata = partial_metadata(&object.decode(), self.accepted.version);
                 Ok(Answer::json(code, &metadata))
             }
             Form::MetadataList => {
@@ -388,7 +388,7 @@ impl Call<'_> {
     fn answer_value(&self, code: u16, object: &Value) -> Result<Answer> {
         match self.accepted.form {
             Form::Table => tables::of_one(self, code, object.clone()),
-            Form::Metadata => Ok(Answer::json(code, &partial_metadata(object, &self.accepted.version))),
+            Form::Metadata => Ok(Answer::json(code, &partial_metadata(object, self.accepted.version))),
             _ => {
                 let mut object = object.clone();
                 self.convert(&mut object);

@@ -16,7 +16,7 @@ pub use self::others::SCALES;
 pub use self::storage::default_class;
 
 use api::age::human_duration;
-use api::json::Value;
+use api::json::{Unread, Value};
 use api::time::Timestamp;
 
 use crate::document::Read;
@@ -42,7 +42,7 @@ pub struct Printer {
     /// The cells of an object, one per column.
     pub cells: fn(&Value, Timestamp) -> Vec<Value>,
     /// Names of fields that no cell and no condition of a row comes from, wherever they stand.
-    pub unread: &'static [&'static str],
+    pub unread: Unread,
 }
 
 impl Printer {
@@ -73,7 +73,7 @@ pub(crate) const PLAIN: Printer =
     Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)], unread: UNREAD };
 
 /// What hardly any printer reads.
-const UNREAD: &[&str] = &["managedFields"];
+const UNREAD: Unread = Unread::new(&["managedFields"]);
 
 fn is_deleting(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some_and(|it| !it.is_null())
@@ -183,7 +183,7 @@ mod tests {
                 crate::defaults::apply(of, &mut object, NOW);
                 // Cells do not miss what is not read.
                 let text = api::json::to_string(&object);
-                api::json::parse_without(text.as_bytes(), printer.unread).unwrap()
+                api::json::parse_without(text.as_bytes(), &printer.unread).unwrap()
             };
             let rows: Vec<Value> =
                 objects.iter().map(|object| Value::Array((printer.cells)(&stored(object), now))).collect();

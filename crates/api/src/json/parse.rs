@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::scan::{plain_length, value_length};
 use super::spans::Spans;
-use super::{Float, Object, Text, Value};
+use super::{Float, Object, Text, Unread, Value};
 use crate::go_text::push_quoted;
 
 /// How deep values may be nested; Go stops at 10,000, which no object needs and no stack should have to hold.
@@ -89,12 +89,12 @@ pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
 }
 
 /// As [`parse`], without the fields of these names, wherever they stand. What is passed over is not checked: this is for
-/// text that was written by us.
+/// text that was written by us, without spaces.
 ///
 /// # Errors
 /// The first syntax error in what is read.
-pub fn parse_without(text: &[u8], unread: &[&str]) -> Result<Value, SyntaxError> {
-    Ok(Parser { unread, ..Parser::new(text) }.document()?)
+pub fn parse_without(text: &[u8], unread: &Unread) -> Result<Value, SyntaxError> {
+    Ok(Parser { unread: Some(unread), ..Parser::new(text) }.document()?)
 }
 
 struct Parser<'a> {
@@ -102,7 +102,7 @@ struct Parser<'a> {
     /// The text again, if all of it is UTF-8.
     utf8: Option<&'a str>,
     /// Names of fields to pass over.
-    unread: &'a [&'a str],
+    unread: Option<&'a Unread>,
     /// INVARIANT: at most `text.len()`.
     offset: usize,
     depth: usize,
@@ -137,7 +137,7 @@ impl<'a> Parser<'a> {
         Self {
             text,
             utf8: std::str::from_utf8(text).ok(),
-            unread: &[],
+            unread: None,
             offset: 0,
             depth: 0,
             report_duplicates: false,
@@ -274,17 +274,16 @@ impl<'a> Parser<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("looking for beginning of object key string"));
             }
-            let key = self.string()?;
-            self.skip_spaces();
-            if self.peek() != Some(b':') {
-                return Err(self.unexpected("after object key"));
-            }
-            self.advance();
-            self.skip_spaces();
-            if self.unread.contains(&key.as_str()) {
-                let rest = self.text.get(self.offset..).unwrap_or_default();
-                self.offset = self.offset.saturating_add(value_length(rest));
+            if let Some(length) = self.unread.and_then(|unread| self.unread_length(unread)) {
+                self.offset = self.offset.saturating_add(length);
             } else {
+                let key = self.string()?;
+                self.skip_spaces();
+                if self.peek() != Some(b':') {
+                    return Err(self.unexpected("after object key"));
+                }
+                self.advance();
+                self.skip_spaces();
                 let known = keys.find(self.entries.get(first..).unwrap_or_default(), &key);
                 self.field(key, key_offset, first, first_span, known)?;
             }
@@ -292,6 +291,14 @@ impl<'a> Parser<'a> {
                 return Ok(Value::Object(Object::from_distinct(self.entries.split_off(first))));
             }
         }
+    }
+
+    /// How long the field is whose key starts here, if it is one to pass over.
+    fn unread_length(&self, unread: &Unread) -> Option<usize> {
+        let rest = self.text.get(self.offset..)?.strip_prefix(b"\"")?;
+        let (key, rest) = rest.split_at_checked(plain_length(rest))?;
+        let value = rest.strip_prefix(b"\":").filter(|_| unread.contains(key))?;
+        Some(key.len().saturating_add(3).saturating_add(value_length(value)))
     }
 
     /// Reads the value of a field, whose key stands among those of its object at `known` already.

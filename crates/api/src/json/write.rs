@@ -184,7 +184,11 @@ fn push_escaped(out: &mut String, c: char) {
         '\t' => out.push_str("\\t"),
         '\u{8}' => out.push_str("\\b"),
         '\u{c}' => out.push_str("\\f"),
-        '\0'..'\u{20}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+        // Those of HTML are in most tables.
+        '<' => out.push_str("\\u003c"),
+        '>' => out.push_str("\\u003e"),
+        '&' => out.push_str("\\u0026"),
+        '\0'..'\u{20}' | '\u{2028}' | '\u{2029}' => {
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         }
         _ => out.push(c),

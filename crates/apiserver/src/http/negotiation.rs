@@ -31,7 +31,7 @@ pub struct Accepted {
     /// What is shown.
     pub form: Form,
     /// The version of the shown form, for the group `meta.k8s.io`.
-    pub version: String,
+    pub version: &'static str,
     /// YAML instead of JSON.
     pub yaml: bool,
     /// Protobuf instead of JSON.
@@ -93,10 +93,19 @@ pub(crate) fn negotiate_without_tables(headers: &HeaderMap) -> Result<Accepted> 
     choose(headers, |form, _| form != Form::Table)
 }
 
+/// Whether a client takes JSON and nothing else, as most do: there is nothing to choose then.
+pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
+    let mut all = headers.get_all(ACCEPT).iter();
+    all.next().is_some_and(|value| value.as_bytes() == b"application/json") && all.next().is_none()
+}
+
 /// The first clause that is offered: a form, and whether it is in protobuf.
 fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<Accepted> {
+    let plain = Accepted { form: Form::Object, version: "v1", yaml: false, protobuf: false, pretty: false };
+    if is_plain(headers) {
+        return Ok(plain);
+    }
     let accept = accept(headers);
-    let plain = Accepted { form: Form::Object, version: "v1".to_owned(), yaml: false, protobuf: false, pretty: false };
     if accept.trim().is_empty() {
         return Ok(plain);
     }
@@ -135,7 +144,7 @@ fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<Accepte
             continue;
         }
         if !form.is_empty() {
-            version.clone_into(&mut accepted.version);
+            accepted.version = ["v1", "v1beta1", "v2"].into_iter().find(|it| *it == version).unwrap_or("v1");
         }
         return Ok(accepted);
     }
@@ -163,14 +172,14 @@ pub(crate) fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
     if query.has("pretty") {
         return query.flag("pretty");
     }
-    let mut accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    if accept.any(|value| value.contains(';') && value.contains("pretty=1"))
+    let mut accept = headers.get_all(ACCEPT).iter().map(|value| value.as_bytes());
+    if accept.any(|value| memchr::memmem::find(value, b"pretty=1").is_some())
         && negotiate(headers).is_ok_and(|accepted| accepted.pretty)
     {
         return true;
     }
-    let agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it))
+    let agent = headers.get(http::header::USER_AGENT).map(|value| value.as_bytes()).unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it.as_bytes()))
 }
 
 /// Whether YAML is the first of the forms that can be sent.

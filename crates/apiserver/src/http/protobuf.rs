@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use api::json;
+use api::json::{self, Unread};
 use api::types::protobuf::{Writer, envelope_around, write_event};
 use api::types::{self, Kind, Type};
 use bytes::Bytes;
@@ -16,14 +16,16 @@ use super::body::Body;
 /// A longer text is worth more threads.
 const PARALLEL_MIN: usize = 256 << 10;
 
+/// What is read one by one.
+const ITEMS: Unread = Unread::new(&["items"]);
+
 /// The message of a JSON document; none if its type has no such form.
 pub(super) fn from_json(text: &[u8]) -> Option<Body> {
-    // The items of a list are read one by one.
     let is_list = json::value_at(text, &["kind"]).is_some_and(|kind| kind.ends_with(b"List\""));
     if !is_list {
         return object(text).map(|message| Body::Full(message.into()));
     }
-    let document = json::parse_without(text, &["items"]).ok()?;
+    let document = json::parse_without(text, &ITEMS).ok()?;
     let api_version = document.str_at(&["apiVersion"]).unwrap_or_default();
     let kind = document.str_at(&["kind"]).unwrap_or_default();
     let of = type_of(api_version, kind)?;

@@ -30,6 +30,9 @@ const MANY: usize = 4;
 /// # Errors
 /// 400 if they name something but no user.
 pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(None);
+    }
     let first = |name: &str| headers.get(name).map(|value| text(name, value)).transpose();
     let mut user = User {
         name: first("impersonate-user")?.unwrap_or_default(),

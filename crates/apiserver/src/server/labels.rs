@@ -1,5 +1,6 @@
 //! What metrics and logs call a request.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::info;
@@ -11,21 +12,19 @@ use crate::http::request::{Target, Verb};
 use crate::metrics::Labels;
 
 impl Server {
-    pub(super) fn labels_of(&self, method: &http::Method, target: Option<&Target>) -> Labels {
-        let Some(target) = target else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
-        };
+    pub(super) fn labels_of<'a>(&self, method: &http::Method, target: Option<&'a Target>) -> Labels<'a> {
+        let unnamed = Labels { verb: method_label(method), ..Labels::default() };
+        let Some(target) = target else { return unnamed };
         let custom = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
         let row = self.find_built_in(target).map(Row::BuiltIn).or_else(|| custom().map(Row::Custom));
-        let Some(row) = row else {
-            return Labels { verb: method_label(method).to_owned(), ..Labels::default() };
-        };
+        let Some(row) = row else { return unnamed };
         let resource = row.resource();
         let verb = match target.verb {
-            Some(Verb::Create) => "POST".to_owned(),
-            Some(Verb::Update) => "PUT".to_owned(),
-            Some(verb) => verb.name().to_uppercase(),
-            None => method_label(method).to_owned(),
+            Some(Verb::List) => "LIST",
+            Some(Verb::Watch) => "WATCH",
+            Some(Verb::DeleteCollection) => "DELETECOLLECTION",
+            Some(Verb::Get) => "GET",
+            _ => method_label(method),
         };
         let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
             (false, _) => "resource",
@@ -33,14 +32,7 @@ impl Server {
             (true, true) => "cluster",
         };
         let subresource = resource.subresource(&target.subresource).map_or("", |it| it.name);
-        Labels {
-            verb,
-            group: target.group.clone(),
-            version: target.version.clone(),
-            resource: resource.plural.to_owned(),
-            subresource: subresource.to_owned(),
-            scope,
-        }
+        Labels { verb, group: &target.group, version: &target.version, resource: &target.resource, subresource, scope }
     }
 }
 
@@ -63,13 +55,13 @@ pub(super) fn log_request(parts: &http::request::Parts, verb: &str, code: u16, l
 }
 
 /// The verb of a request, as rules name it.
-pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> String {
+pub(crate) fn verb_name(method: &http::Method, target: Option<&Target>) -> Cow<'static, str> {
     let verb = target.and_then(|target| target.verb);
     match (verb, target) {
-        (Some(verb), _) => verb.name().to_owned(),
+        (Some(verb), _) => verb.name().into(),
         // Kubernetes: a method that means nothing to resources has no name there.
-        (None, Some(_)) => String::new(),
-        (None, None) => method.as_str().to_lowercase(),
+        (None, Some(_)) => "".into(),
+        (None, None) => method.as_str().to_lowercase().into(),
     }
 }
 

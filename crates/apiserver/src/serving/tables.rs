@@ -33,14 +33,14 @@ pub(crate) fn of_list(
     metadata: Object,
 ) -> Result<Answer> {
     if let Some(custom) = call.custom() {
-        let version = &call.accepted.version;
+        let version = call.accepted.version;
         let table = custom_tables::of(call.server, custom, call.query, version, objects, metadata, true);
         return Ok(Answer::json(code, &table.value).with_warnings(table.warnings));
     }
     let printer = call.resource.printer;
     let rows: Vec<Value> =
-        objects.map(|object| row(&printer, call.resource, call.query, &call.accepted.version, object)).collect();
-    Ok(Answer::json(code, &table(&call.accepted.version, metadata, Some(&printer), rows)))
+        objects.map(|object| row(&printer, call.resource, call.query, call.accepted.version, object)).collect();
+    Ok(Answer::json(code, &table(call.accepted.version, metadata, Some(&printer), rows)))
 }
 
 /// The table of no objects.
@@ -52,8 +52,8 @@ pub(crate) fn empty(resource: &Resource<'_>, version: &str, metadata: Object) ->
 pub(crate) fn of_scale(call: &Call<'_>, scale: Value) -> Value {
     let mut metadata = Object::new();
     metadata.insert("resourceVersion", crate::objects::metadata::text(&scale, "resourceVersion"));
-    let row = row(&SCALES, call.resource, call.query, &call.accepted.version, scale);
-    let mut table = table(&call.accepted.version, metadata, Some(&SCALES), vec![row]);
+    let row = row(&SCALES, call.resource, call.query, call.accepted.version, scale);
+    let mut table = table(call.accepted.version, metadata, Some(&SCALES), vec![row]);
     // Kubernetes: the name of a scale is any text.
     let columns = table.get_mut("columnDefinitions").and_then(Value::as_array_mut);
     if let Some(name) = columns.and_then(|columns| columns.first_mut()).and_then(Value::as_object_mut) {

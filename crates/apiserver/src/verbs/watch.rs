@@ -329,13 +329,13 @@ impl Watcher {
         let shown = match self.accepted.form {
             Form::Table => {
                 let first = !std::mem::replace(&mut self.columns_sent, true);
-                let version = &self.accepted.version;
+                let version = self.accepted.version;
                 match self.row.custom() {
                     Some(custom) => tables::custom_event(&self.server, custom, &self.query, version, object, first),
                     None => tables::event(&self.row.resource(), &self.query, version, object, first),
                 }
             }
-            Form::Metadata | Form::MetadataList => partial_metadata(&object, &self.accepted.version),
+            Form::Metadata | Form::MetadataList => partial_metadata(&object, self.accepted.version),
             _ => {
                 conversion::from_stored(&self.row.resource(), &self.target.version, &mut object);
                 object
@@ -357,13 +357,13 @@ impl Watcher {
                 tables::bookmark(
                     &resource,
                     self.row.custom().map(AsRef::as_ref),
-                    &self.accepted.version,
+                    self.accepted.version,
                     metadata,
                     first,
                 )
             }
             Form::Metadata | Form::MetadataList => {
-                partial_metadata(&api::json!({"metadata": metadata}), &self.accepted.version)
+                partial_metadata(&api::json!({"metadata": metadata}), self.accepted.version)
             }
             _ => {
                 let api_version = resource.api_version(&self.target.version);

@@ -1,6 +1,6 @@
 //! Pods.
 
-use api::json::Value;
+use api::json::{Unread, Value};
 use api::time::Timestamp;
 
 use super::{AGE, NAME, Printer, age, condition, int, is_deleting, list, name, or_none, since, text, wide};
@@ -22,31 +22,67 @@ pub(crate) const PRINTER: Printer = Printer {
 };
 
 /// What takes most of the room of a pod, and is not shown.
-const UNREAD: &[&str] = &[
+const UNREAD: Unread = Unread::new(&[
     "affinity",
+    "allocatedResources",
     "annotations",
+    "apiVersion",
     "args",
     "command",
+    "containerID",
+    "dnsPolicy",
+    "enableServiceLinks",
     "env",
     "envFrom",
+    "ephemeralContainerStatuses",
+    "ephemeralContainers",
+    "finalizers",
+    "generateName",
+    "generation",
+    "hostIP",
+    "hostIPs",
     "image",
     "imageID",
+    "imagePullPolicy",
+    "imagePullSecrets",
+    "kind",
     "labels",
+    "lastProbeTime",
+    "lastTransitionTime",
     "lifecycle",
     "livenessProbe",
     "managedFields",
+    "message",
+    "namespace",
     "nodeSelector",
+    "observedGeneration",
     "ownerReferences",
+    "podIP",
     "ports",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "qosClass",
     "readinessProbe",
+    "resourceClaims",
+    "resourceVersion",
     "resources",
+    "schedulerName",
     "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "startTime",
+    "startedAt",
     "startupProbe",
+    "terminationGracePeriodSeconds",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
     "tolerations",
     "topologySpreadConstraints",
+    "uid",
     "volumeMounts",
     "volumes",
-];
+]);
 
 fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let state = State::of(pod);

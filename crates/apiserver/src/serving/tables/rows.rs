@@ -16,7 +16,7 @@ pub(crate) struct Rows {
     printer: Printer,
     row: Row,
     include: Include,
-    version: String,
+    version: &'static str,
     /// The class that claims get which name none.
     default_class: Option<String>,
 }
@@ -39,7 +39,7 @@ impl Rows {
         let printer = call.resource.printer;
         let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
         let default_class = is_class.then(|| default_class(call)).flatten();
-        Self { printer, row: call.row.clone(), include, version: call.accepted.version.clone(), default_class }
+        Self { printer, row: call.row.clone(), include, version: call.accepted.version, default_class }
     }
 
     /// Whether the kind has no columns of its own. Kubernetes: then it has no rows either, not even none.
@@ -53,7 +53,7 @@ impl Rows {
         let (before, after) = served.around_managed_fields();
         // What was encoded here can be read again.
         let read = [before, after].concat();
-        let object = json::parse_without(&read, self.printer.unread).unwrap_or_default();
+        let object = json::parse_without(&read, &self.printer.unread).unwrap_or_default();
         let mut row = String::with_capacity(512);
         row.push_str("{\"cells\":");
         let mut cells = (self.printer.cells)(&object, clock::now());
@@ -73,17 +73,17 @@ impl Rows {
             Include::Object => row.push_str(&String::from_utf8_lossy(&served.json)),
             // Of these not all metadata is shown.
             Include::Metadata if self.row.resource().kind == "DaemonSet" => {
-                json::write_value(&mut row, &partial_metadata(&served.decode(), &self.version));
+                json::write_value(&mut row, &partial_metadata(&served.decode(), self.version));
             }
             Include::Metadata => match served.metadata().and_then(|metadata| std::str::from_utf8(metadata).ok()) {
                 Some(metadata) => {
                     row.push_str("{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-                    row.push_str(&self.version);
+                    row.push_str(self.version);
                     row.push_str("\",\"metadata\":");
                     row.push_str(metadata);
                     row.push('}');
                 }
-                None => json::write_value(&mut row, &partial_metadata(&served.decode(), &self.version)),
+                None => json::write_value(&mut row, &partial_metadata(&served.decode(), self.version)),
             },
         }
         row.push('}');

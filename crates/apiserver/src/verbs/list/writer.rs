@@ -66,7 +66,7 @@ enum Item {
     Custom(Arc<Serving>),
     /// Its metadata, with the version of the form. Not all of it is shown of some.
     Metadata {
-        version: String,
+        version: &'static str,
         is_partly_hidden: bool,
     },
     Row(Rows),
@@ -76,7 +76,7 @@ impl Writer {
     /// For the list that a request asks for. Tables of custom resources are written elsewhere.
     pub(super) fn of(call: &Call<'_>, mut metadata: Object) -> Self {
         let (resource, version) = (call.resource, &call.target.version);
-        let form = &call.accepted.version;
+        let form = call.accepted.version;
         let (item, head, empty) = match call.accepted.form {
             Form::Table => {
                 let rows = Rows::of(call);
@@ -88,7 +88,7 @@ impl Writer {
                 let api_version = format!("meta.k8s.io/{form}");
                 let head = head("PartialObjectMetadataList", &api_version, metadata);
                 let is_partly_hidden = resource.kind == "DaemonSet";
-                (Item::Metadata { version: form.clone(), is_partly_hidden }, head, "null")
+                (Item::Metadata { version: form, is_partly_hidden }, head, "null")
             }
             Form::Object | Form::GroupDiscovery => {
                 let item = match call.custom() {
