@@ -56,6 +56,20 @@ struct Made {
     event: Option<Bytes>,
     frame: Option<Bytes>,
     decoded: Option<Arc<Value>>,
+    /// Who asks now is late and gets a form of its own.
+    is_over: bool,
+}
+
+impl Made {
+    /// A form that is here already, or a new one.
+    fn form<T: Clone>(&mut self, of: fn(&mut Self) -> &mut Option<T>, make: impl FnOnce() -> T) -> T {
+        let is_over = self.is_over;
+        match of(self) {
+            Some(made) => made.clone(),
+            None if is_over => make(),
+            empty => empty.insert(make()).clone(),
+        }
+    }
 }
 
 impl Change {
@@ -82,22 +96,22 @@ impl Change {
     }
 
     fn forget_made(&self) {
-        *self.made() = Made::default();
+        *self.made() = Made { is_over: true, ..Made::default() };
     }
 
     /// The line that tells of it.
     pub fn event(&self) -> Bytes {
-        self.made().event.get_or_insert_with(|| event_line(self.kind.event_type(), &self.object.json)).clone()
+        self.made().form(|made| &mut made.event, || event_line(self.kind.event_type(), &self.object.json))
     }
 
     /// The same in protobuf.
     pub fn frame(&self) -> Bytes {
-        self.made().frame.get_or_insert_with(|| event_frame(self.kind.event_type(), &self.object.json)).clone()
+        self.made().form(|made| &mut made.frame, || event_frame(self.kind.event_type(), &self.object.json))
     }
 
     /// The object as a document.
     pub fn decoded(&self) -> Arc<Value> {
-        self.made().decoded.get_or_insert_with(|| Arc::new(self.object.decode())).clone()
+        self.made().form(|made| &mut made.decoded, || Arc::new(self.object.decode()))
     }
 }
 
@@ -207,11 +221,11 @@ impl Changes {
         let (bytes, now) = (change.bytes(self.objects_are_kept), change.at);
         self.bytes = self.bytes.saturating_add(bytes);
         self.budget.take(bytes);
-        self.list.push_back(change);
         let old = self.list.len().checked_sub(MADE_MAX).and_then(|at| self.list.get(at));
         if let Some(old) = old {
             old.forget_made();
         }
+        self.list.push_back(change);
         self.trim(now);
         self.end()
     }
@@ -356,6 +370,19 @@ mod tests {
         }
         assert!(changes.place_after(EACH_SECOND * 25).is_ok(), "75 s are not kept");
         assert!(changes.place_after(EACH_SECOND * 5).is_err(), "95 s are kept");
+    }
+
+    /// Who reads an old change does not make it keep what it is sent.
+    #[test]
+    fn old_changes_hold_only_their_objects() {
+        let start = Instant::now();
+        let mut changes = Changes::new(0, Arc::new(Budget::new(256 << 20)), true);
+        (1..=2 * MADE_MAX as u64).for_each(|revision| drop(changes.push(change(revision, 10, start))));
+        let all: Vec<_> = changes.all_from(0).cloned().collect();
+        let texts: Vec<_> = all.iter().map(|change| (change.event(), change.decoded())).collect();
+        assert!(texts.iter().zip(&all).all(|(text, change)| text.0 == change.event() && *text.1 == *change.decoded()));
+        let holding = all.iter().filter(|change| change.made().event.is_some() || change.made().decoded.is_some());
+        assert_eq!(holding.count(), MADE_MAX);
     }
 
     #[test]
