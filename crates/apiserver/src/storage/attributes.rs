@@ -9,35 +9,55 @@ use api::labels::Labels;
 use crate::objects::field_selectors::value_of;
 use crate::objects::metadata;
 
-/// Labels and fields of one object.
+/// Labels and fields of one object, in one text: many objects have them, some of those many times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Attributes {
-    /// INVARIANT: sorted by key.
-    labels: Box<[(Box<str>, Box<str>)]>,
-    fields: Box<[(&'static str, Box<str>)]>,
+    /// Keys and values of labels, and the values of the fields.
+    text: Box<str>,
+    /// Where each of those ends.
+    ends: Box<[u32]>,
+    fields: &'static [&'static str],
 }
 
 impl Attributes {
     /// The labels of an object, and what it has in the fields that its resource offers.
-    pub(crate) fn of(object: &Value, offered: &[&'static str]) -> Self {
+    pub(crate) fn of(object: &Value, offered: &'static [&'static str]) -> Self {
         let labels = metadata::labels(object).into_iter().flat_map(|labels| labels.iter());
-        let labels = labels.filter_map(|(key, value)| Some((key.into(), value.as_str()?.into())));
-        let mut labels: Vec<(Box<str>, Box<str>)> = labels.collect();
-        labels.sort_unstable();
-        let fields = offered.iter().map(|field| (*field, value_of(object, field, false).into()));
-        Self { labels: labels.into(), fields: fields.collect() }
+        let labels = labels.filter_map(|(key, value)| Some([key, value.as_str()?]));
+        let (mut text, mut ends) = (String::new(), Vec::new());
+        let mut add = |part: &str| {
+            text.push_str(part);
+            // Objects are shorter than that.
+            ends.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        };
+        labels.flatten().for_each(&mut add);
+        offered.iter().for_each(|field| add(&value_of(object, field, false)));
+        Self { text: text.into(), ends: ends.into(), fields: offered }
+    }
+
+    fn part(&self, at: usize) -> Option<&str> {
+        let start = at.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        let range = usize::try_from(start).ok()?..usize::try_from(*self.ends.get(at)?).ok()?;
+        self.text.get(range)
+    }
+
+    /// How many of the parts are keys and values of labels.
+    fn of_labels(&self) -> usize {
+        self.ends.len().saturating_sub(self.fields.len())
     }
 
     /// The value of a field, none if it is not among those that were taken out.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| &**value)
+        let at = self.fields.iter().position(|field| *field == name)?;
+        self.part(self.of_labels().saturating_add(at))
     }
 }
 
 impl Labels for Attributes {
     fn label(&self, key: &str) -> Option<&str> {
-        let at = self.labels.binary_search_by(|(label, _)| (**label).cmp(key)).ok()?;
-        self.labels.get(at).map(|(_, value)| &**value)
+        let mut keys = (0..self.of_labels()).step_by(2);
+        let at = keys.find(|at| self.part(*at) == Some(key))?;
+        self.part(at.saturating_add(1))
     }
 }
 

@@ -221,7 +221,7 @@ impl Served {
     }
 
     /// What selectors ask of the object, with the fields that its resource offers.
-    pub(crate) fn attributes(&self, offered: &[&'static str]) -> &Attributes {
+    pub(crate) fn attributes(&self, offered: &'static [&'static str]) -> &Attributes {
         self.attributes.get_or_init(|| Arc::new(Attributes::of(&self.decode(), offered)))
     }
 

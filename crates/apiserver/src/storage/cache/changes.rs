@@ -148,8 +148,8 @@ const AGE_MAX: Duration = Duration::from_secs(90);
 const SHARE: usize = 8;
 /// This many changes of a resource are kept however old they are.
 const COUNT_MIN: usize = 100;
-/// What a change takes beside texts.
-const CHANGE_BYTES: usize = 256;
+/// What a change takes beside the text itself: what selectors ask of its object, and the room that is left between texts.
+const CHANGE_BYTES: usize = 1 << 10;
 /// What was made for watchers is kept with this many of the last changes: a document takes ten times the room of its text.
 const MADE_MAX: usize = 128;
 /// A watcher gets at most this many changes at a time,
@@ -377,7 +377,9 @@ mod tests {
     fn old_changes_hold_only_their_objects() {
         let start = Instant::now();
         let mut changes = Changes::new(0, Arc::new(Budget::new(256 << 20)), true);
-        (1..=2 * MADE_MAX as u64).for_each(|revision| drop(changes.push(change(revision, 10, start))));
+        for revision in 1..=2 * MADE_MAX as u64 {
+            changes.push(change(revision, 10, start));
+        }
         let all: Vec<_> = changes.all_from(0).cloned().collect();
         let texts: Vec<_> = all.iter().map(|change| (change.event(), change.decoded())).collect();
         assert!(texts.iter().zip(&all).all(|(text, change)| text.0 == change.event() && *text.1 == *change.decoded()));
