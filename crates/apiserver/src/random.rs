@@ -32,22 +32,30 @@ fn bytes<const N: usize>() -> [u8; N] {
 /// A random identifier, RFC 4122 version 4.
 #[must_use]
 pub(crate) fn uid() -> String {
-    uid_text().into_iter().map(char::from).collect()
+    String::from_utf8(uid_text()).unwrap_or_default()
 }
 
 /// The characters of a random identifier.
-pub(crate) fn uid_text() -> [u8; 36] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let number = u128::from_be_bytes(bytes()) & !(0xf000 << 64) & !(0xc000 << 48) | 0x4000 << 64 | 0x8000 << 48;
-    let mut shift = 128_u32;
-    std::array::from_fn(|at| {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            return b'-';
-        }
-        shift = shift.saturating_sub(4);
-        let digit = usize::try_from(number.unbounded_shr(shift) & 0xf).unwrap_or_default();
-        DIGITS.get(digit).copied().unwrap_or(b'0')
-    })
+pub(crate) fn uid_text() -> Vec<u8> {
+    let [first, second, third, fourth] = [(); 4].map(|()| u32::from_be_bytes(bytes()));
+    let (second, third) = (second & 0xffff_0fff | 0x4000, third & 0x3fff_ffff | 0x8000_0000);
+    let [first, second, third, fourth] = [first, second, third, fourth].map(hex_digits);
+    let ((a, b), (c, d)) = (second.split_at(4), third.split_at(4));
+    [&first, b"-".as_slice(), a, b"-", b, b"-", c, b"-", d, &fourth].concat()
+}
+
+/// The digits of a number: each half of a byte becomes a byte of its own, and all become letters at once.
+fn hex_digits(number: u32) -> [u8; 8] {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let mut halves = u64::from(number);
+    for (shift, mask) in [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)] {
+        halves = (halves | halves << shift) & mask;
+    }
+    // Those above nine have a carry when six is added, and stand that much further on in the alphabet.
+    let letters = (halves.wrapping_add(ONES.wrapping_mul(6)) >> 4) & ONES;
+    let distance = u64::from(b'a'.wrapping_sub(b'0').wrapping_sub(10));
+    let digits = halves.wrapping_add(ONES.wrapping_mul(u64::from(b'0')));
+    digits.wrapping_add(letters.wrapping_mul(distance)).to_be_bytes()
 }
 
 /// Five characters behind a generated name; without vowels, so that no words appear.
@@ -71,6 +79,13 @@ pub(crate) fn below(bound: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_those_that_are_printed() {
+        for number in [0, 0x0123_4567, 0x89ab_cdef, u32::MAX, 0xa0b1_c9d8] {
+            assert_eq!(hex_digits(number), format!("{number:08x}").as_bytes());
+        }
+    }
 
     #[test]
     fn identifiers_have_their_form() {

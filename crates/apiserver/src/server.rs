@@ -687,7 +687,7 @@ impl Server {
 }
 
 fn new_audit_id() -> HeaderValue {
-    HeaderValue::from_bytes(&crate::random::uid_text()).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_maybe_shared(Bytes::from(crate::random::uid_text())).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The answer to whom there is no seat for.

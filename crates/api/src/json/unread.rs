@@ -18,7 +18,7 @@ impl Unread {
         while at < names.len() {
             let (word, bit) = mark(names[at].as_bytes());
             marks[word] |= bit;
-            at += 1;
+            at = at.saturating_add(1);
         }
         Self { names, marks }
     }
