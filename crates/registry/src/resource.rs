@@ -60,20 +60,25 @@ impl Findings {
 }
 
 /// The name of a driver, as declared rules say it.
-fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(at, "");
         return;
     }
+    validate_driver_form(name, at, errors);
+    if name.len() > 63 {
+        errors.too_long_characters(at, 63);
+    }
+}
+
+/// The form of a driver's name, as declared rules say it.
+fn validate_driver_form(name: &str, at: Path<'_>, errors: &mut Errors) {
     let is_caseless = names::is_dns_subdomain(&name.to_ascii_lowercase());
     if name.len() > 253 {
         errors.invalid(at, name, "must be no more than 253 bytes");
     }
     if !is_caseless {
         errors.invalid(at, name, "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
-    }
-    if name.len() > 63 {
-        errors.too_long_characters(at, 63);
     }
 }
 
