@@ -13,6 +13,7 @@ use registry::strategy::Context;
 const TOPICS: &[(&str, &str)] = &[
     ("kinds", include_str!("cases/kinds.yaml")),
     ("storage", include_str!("cases/storage.yaml")),
+    ("networking", include_str!("cases/networking.yaml")),
 ];
 
 #[test]

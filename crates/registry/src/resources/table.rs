@@ -110,7 +110,7 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "networking.k8s.io", versions: &["v1"], plural: "networkpolicies", singular: "networkpolicy", kind: "NetworkPolicy", short_names: &["netpol"],
         strategy: networking::policy::POLICY, printer: printers::network::POLICIES, ..ROW },
     Resource { group: "networking.k8s.io", versions: &["v1"], plural: "servicecidrs", singular: "servicecidr", kind: "ServiceCIDR", namespaced: false, subresources: &[STATUS],
-        strategy: generic::WITH_STATUS_ALONE, printer: printers::network::SERVICE_RANGES, ..ROW },
+        strategy: networking::SERVICE_RANGE, printer: printers::network::SERVICE_RANGES, ..ROW },
     Resource { group: "policy", versions: &["v1"], plural: "poddisruptionbudgets", singular: "poddisruptionbudget", kind: "PodDisruptionBudget", short_names: &["pdb"], subresources: &[STATUS],
         strategy: policy::DISRUPTION_BUDGET, printer: printers::policy::BUDGETS, unconditional_update: false, ..ROW },
     Resource { group: "rbac.authorization.k8s.io", versions: &["v1"], plural: "clusterrolebindings", singular: "clusterrolebinding", kind: "ClusterRoleBinding", namespaced: false,
