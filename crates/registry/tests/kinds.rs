@@ -14,6 +14,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("kinds", include_str!("cases/kinds.yaml")),
     ("storage", include_str!("cases/storage.yaml")),
     ("networking", include_str!("cases/networking.yaml")),
+    ("serving", include_str!("cases/serving.yaml")),
 ];
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::{ROW, Resource, STATUS, sub};
 use crate::{
-    admission_policies, apiextensions, apps, autoscaling, batch, certificates, coordination, core, endpoints,
-    flowcontrol, generic, networking, policy, printers, rbac, resource, runtime_class, scheduling, storage,
+    admission_policies, api_service, apiextensions, apps, autoscaling, batch, certificates, coordination, core,
+    endpoints, flowcontrol, generic, networking, policy, printers, rbac, resource, runtime_class, scheduling, storage,
     storage_migration, webhooks,
 };
 
@@ -70,7 +70,7 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "", versions: &["v1"], plural: "services", singular: "service", kind: "Service", short_names: &["svc"], categories: &["all"], subresources: &[sub("proxy", ("", "", "ServiceProxyOptions"), &["create", "delete", "get", "patch", "update"]), STATUS],
         strategy: core::service_given::STRATEGY, printer: printers::core::SERVICES, fields: &["spec.clusterIP", "spec.type"], delete_returns_object: true, created_by_update: true, ..ROW },
     Resource { group: "apiregistration.k8s.io", versions: &["v1"], plural: "apiservices", singular: "apiservice", kind: "APIService", namespaced: false, categories: &["api-extensions"], subresources: &[STATUS],
-        strategy: generic::WITH_STATUS_ALONE, printer: printers::network::API_SERVICES, unconditional_update: false, ..ROW },
+        strategy: api_service::API_SERVICE, printer: printers::network::API_SERVICES, unconditional_update: false, ..ROW },
     Resource { group: "apps", versions: &["v1"], plural: "controllerrevisions", singular: "controllerrevision", kind: "ControllerRevision",
         printer: printers::others::REVISIONS, ..ROW },
     Resource { group: "apps", versions: &["v1"], plural: "daemonsets", singular: "daemonset", kind: "DaemonSet", short_names: &["ds"], categories: &["all"], subresources: &[STATUS],
