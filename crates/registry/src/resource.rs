@@ -1,4 +1,4 @@
-//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices and DeviceTaintRules.
+//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices, DeviceTaintRules and ResourcePoolStatusRequests.
 //!
 //! Kubernetes has written and declared rules for these kinds: what the declared ones cover, they say, behind all that
 //! the written ones have left. [`Findings`] keeps the two apart. `constraints[].cel` follows KEP-5254.
@@ -6,6 +6,7 @@
 mod claim;
 mod class;
 mod config;
+mod pool_status;
 mod slice;
 mod status;
 mod taint_rule;
@@ -19,6 +20,7 @@ use crate::meta::invalid;
 
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
 pub(crate) use self::class::DEVICE_CLASS;
+pub(crate) use self::pool_status::POOL_STATUS_REQUEST;
 pub(crate) use self::slice::RESOURCE_SLICE;
 pub(crate) use self::taint_rule::TAINT_RULE;
 

@@ -15,6 +15,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("storage", include_str!("cases/storage.yaml")),
     ("networking", include_str!("cases/networking.yaml")),
     ("serving", include_str!("cases/serving.yaml")),
+    ("workloads", include_str!("cases/workloads.yaml")),
 ];
 
 #[test]

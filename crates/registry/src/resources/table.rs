@@ -3,7 +3,7 @@
 use super::{ROW, Resource, STATUS, sub};
 use crate::{
     admission_policies, api_service, apiextensions, apps, autoscaling, batch, certificates, coordination, core,
-    endpoints, flowcontrol, generic, networking, policy, printers, rbac, resource, runtime_class, scheduling, storage,
+    endpoints, flowcontrol, networking, policy, printers, rbac, resource, runtime_class, scheduling, storage,
     storage_migration, webhooks,
 };
 
@@ -66,13 +66,13 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "", versions: &["v1"], plural: "secrets", singular: "secret", kind: "Secret",
         strategy: core::config::SECRET, printer: printers::core::SECRETS, fields: &["type"], ..ROW },
     Resource { group: "", versions: &["v1"], plural: "serviceaccounts", singular: "serviceaccount", kind: "ServiceAccount", short_names: &["sa"], subresources: &[sub("token", ("authentication.k8s.io", "v1", "TokenRequest"), &["create"])],
-        delete_returns_object: true, ..ROW },
+        strategy: core::config::SERVICE_ACCOUNT, delete_returns_object: true, ..ROW },
     Resource { group: "", versions: &["v1"], plural: "services", singular: "service", kind: "Service", short_names: &["svc"], categories: &["all"], subresources: &[sub("proxy", ("", "", "ServiceProxyOptions"), &["create", "delete", "get", "patch", "update"]), STATUS],
         strategy: core::service_given::STRATEGY, printer: printers::core::SERVICES, fields: &["spec.clusterIP", "spec.type"], delete_returns_object: true, created_by_update: true, ..ROW },
     Resource { group: "apiregistration.k8s.io", versions: &["v1"], plural: "apiservices", singular: "apiservice", kind: "APIService", namespaced: false, categories: &["api-extensions"], subresources: &[STATUS],
         strategy: api_service::API_SERVICE, printer: printers::network::API_SERVICES, unconditional_update: false, ..ROW },
     Resource { group: "apps", versions: &["v1"], plural: "controllerrevisions", singular: "controllerrevision", kind: "ControllerRevision",
-        printer: printers::others::REVISIONS, ..ROW },
+        strategy: apps::CONTROLLER_REVISION, printer: printers::others::REVISIONS, ..ROW },
     Resource { group: "apps", versions: &["v1"], plural: "daemonsets", singular: "daemonset", kind: "DaemonSet", short_names: &["ds"], categories: &["all"], subresources: &[STATUS],
         strategy: apps::DAEMON_SET, printer: printers::workloads::DAEMON_SETS, ..ROW },
     Resource { group: "apps", versions: &["v1"], plural: "deployments", singular: "deployment", kind: "Deployment", short_names: &["deploy"], categories: &["all"], subresources: &[sub("scale", ("autoscaling", "v1", "Scale"), &["get", "patch", "update"]), STATUS],
@@ -166,7 +166,7 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "resourceslices", singular: "resourceslice", kind: "ResourceSlice", namespaced: false,
         strategy: resource::RESOURCE_SLICE, printer: printers::policy::RESOURCE_SLICES, fields: &["spec.nodeName", "spec.driver", "spec.pool.name"], delete_returns_object: true, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1alpha3"], plural: "resourcepoolstatusrequests", singular: "resourcepoolstatusrequest", kind: "ResourcePoolStatusRequest", namespaced: false, subresources: &[STATUS],
-        strategy: generic::WITH_STATUS_ALONE, delete_returns_object: true, unconditional_update: false, ..ROW },
+        strategy: resource::POOL_STATUS_REQUEST, delete_returns_object: true, unconditional_update: false, ..ROW },
     Resource { group: "flowcontrol.apiserver.k8s.io", versions: &["v1"], plural: "flowschemas", singular: "flowschema", kind: "FlowSchema", namespaced: false, subresources: &[STATUS],
         strategy: flowcontrol::FLOW_SCHEMA, printer: printers::flow::SCHEMAS, ..ROW },
     Resource { group: "flowcontrol.apiserver.k8s.io", versions: &["v1"], plural: "prioritylevelconfigurations", singular: "prioritylevelconfiguration", kind: "PriorityLevelConfiguration", namespaced: false, subresources: &[STATUS],
