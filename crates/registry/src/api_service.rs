@@ -41,14 +41,17 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
 fn validate(service: &Value, errors: &mut Errors) {
     let at = Path::new("metadata");
     let metadata = service.field("metadata");
-    meta::validate_common(metadata, false, names::path_segment, &at, errors);
     let (spec, here) = (service.field("spec"), Path::new("spec"));
     let (group, version) = (spec.text("group"), spec.text("version"));
-    let (name, expected) = (metadata.text("name"), format!("{version}.{group}"));
-    if !name.is_empty() && names::path_segment(name).is_empty() && name != expected {
-        let detail = format!("must be `spec.version+\".\"+spec.group`: {}", api::go_text::quote(&expected));
-        errors.invalid(at.child("name"), name, detail);
+    let expected = format!("{version}.{group}");
+    for field in ["generateName", "name"] {
+        let name = metadata.text(field);
+        if !name.is_empty() && names::path_segment(name).is_empty() && name != expected {
+            let detail = format!("must be `spec.version+\".\"+spec.group`: {}", api::go_text::quote(&expected));
+            errors.invalid(at.child(field), name, detail);
+        }
     }
+    meta::validate_common(metadata, false, names::path_segment, &at, errors);
     if group.is_empty() && version != "v1" {
         errors.required(here.child("group"), "only v1 may have an empty group and it better be legacy kube");
     }
