@@ -1,6 +1,8 @@
-//! Kinds of the group apps: Deployments, ReplicaSets, DaemonSets, StatefulSets.
+//! Kinds of the group apps: Deployments, ReplicaSets, DaemonSets, StatefulSets, ControllerRevisions.
 //!
 //! Follows `pkg/apis/apps/validation`. What all workloads do with their template is in [`workload`](crate::workload).
+
+mod controller_revision;
 
 use api::field::{BadValue, Errors, Path};
 use api::int_or_string::IntOrString;
@@ -16,6 +18,8 @@ use crate::render;
 use crate::selectors::Selection;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 use crate::workload::{self, template_options};
+
+pub(crate) use self::controller_revision::CONTROLLER_REVISION;
 
 pub(crate) const DEPLOYMENT: Strategy = Strategy {
     prepare_create: workload::prepare_create,

@@ -83,7 +83,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
         errors.invalid(at.child("minReplicas"), min, "must be greater than or equal to 0");
     }
     match max {
-        0 => errors.required(at.child("maxReplicas"), "must be set and greater than 0"),
+        0 => errors.required(at.child("maxReplicas"), ""),
         ..0 => errors.invalid(at.child("maxReplicas"), max, "must be greater than or equal to 1"),
         _ => {}
     }

@@ -40,17 +40,21 @@ fn validate_one(condition: &Value, at: &Path<'_>, errors: &mut Errors) {
     if !condition.has("lastTransitionTime") {
         errors.required(at.child("lastTransitionTime"), "");
     }
-    let reason = condition.text("reason");
-    if reason.is_empty() {
-        errors.required(at.child("reason"), "");
-    } else if !is_reason(reason) {
-        errors.invalid(at.child("reason"), reason, "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')");
-    }
-    if reason.len() > MAX_REASON {
-        errors.too_long(at.child("reason"), MAX_REASON);
-    }
+    validate_reason(condition.text("reason"), MAX_REASON, at.child("reason"), errors);
     if condition.text("message").len() > MAX_MESSAGE {
         errors.too_long(at.child("message"), MAX_MESSAGE);
+    }
+}
+
+/// The reason of a condition, which is a word for programs.
+pub(crate) fn validate_reason(reason: &str, max_bytes: usize, at: Path<'_>, errors: &mut Errors) {
+    if reason.is_empty() {
+        errors.required(at, "");
+    } else if !is_reason(reason) {
+        errors.invalid(at, reason, "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')");
+    }
+    if reason.len() > max_bytes {
+        errors.too_long(at, max_bytes);
     }
 }
 

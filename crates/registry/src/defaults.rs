@@ -96,7 +96,13 @@ fn others(package: &str, name: &str, object: &mut Value, now: &str) {
         }
         ("storage/v1", "CSIDriverSpec") => {
             object.set_missing("attachRequired", true);
-            for name in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+            for name in [
+                "podInfoOnMount",
+                "storageCapacity",
+                "requiresRepublish",
+                "seLinuxMount",
+                "preventPodSchedulingIfMissing",
+            ] {
                 object.set_missing(name, false);
             }
             object.set_missing("fsGroupPolicy", "ReadWriteOnceWithFSType");

@@ -51,13 +51,16 @@ const STATUS: Parts = &[(
 const STATUS_ALONE: Parts = &[(
     "status",
     Part {
-        prepare: |object, old, _| {
-            object.set("spec", old.field("spec").clone());
-            reset_metadata(object, old);
-        },
+        prepare: prepare_status_alone,
         validate: |object, old, _, errors| meta::validate_update(object, old, errors),
     },
 )];
+
+/// Keeps all but the status.
+pub(crate) fn prepare_status_alone(object: &mut Value, old: &Value, _: &Context<'_>) {
+    object.set("spec", old.field("spec").clone());
+    reset_metadata(object, old);
+}
 
 /// `has_generation` is none for objects without a status.
 const fn of(

@@ -13,6 +13,7 @@
 
 mod admission_policies;
 pub mod admit;
+mod api_service;
 mod apiextensions;
 mod apps;
 mod autoscaling;

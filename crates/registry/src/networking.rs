@@ -1,9 +1,10 @@
-//! Kinds of `networking.k8s.io`: addresses that are given out, whose names mean something; ingresses; policies.
+//! Kinds of `networking.k8s.io`: ranges of services and addresses that are given out, whose names mean something; ingresses; policies.
 //!
 //! Follows `pkg/apis/networking/validation`.
 
 pub(crate) mod ingress;
 pub(crate) mod policy;
+mod service_range;
 
 use std::net::IpAddr;
 
@@ -12,9 +13,11 @@ use api::json::Value;
 use api::names;
 
 use crate::core::addresses;
-use crate::document::Read;
+use crate::document::{Read, same};
 use crate::meta;
 use crate::strategy::{PLAIN, Strategy};
+
+pub(crate) use self::service_range::SERVICE_RANGE;
 
 pub(crate) const ADDRESS: Strategy = Strategy {
     validate_create: |address, _, errors| {
@@ -23,8 +26,15 @@ pub(crate) const ADDRESS: Strategy = Strategy {
     },
     validate_update: |address, old, _, errors| {
         meta::validate_update(address, old, errors);
-        let (spec, at) = (address.field("spec"), Path::new("spec"));
-        meta::immutable(spec.field("parentRef"), old.field("spec").field("parentRef"), at.child("parentRef"), errors);
+        let at = Path::new("spec.parentRef");
+        let parent = |address: &Value| address.field("spec").field("parentRef").clone();
+        if !same(&parent(address), &parent(old)) {
+            if parent(address).is_null() {
+                errors.required(at, "");
+            }
+            // Kubernetes shows no value here.
+            errors.invalid(at, Value::Null, meta::IMMUTABLE);
+        }
     },
     ..PLAIN
 };
@@ -59,7 +69,11 @@ fn validate_parent(spec: &Value, errors: &mut Errors) {
         let text = parent.text(field);
         if !text.is_empty() {
             meta::invalid(names::path_segment(text), text, at.child(field), errors);
-        } else if field != "namespace" {
+        }
+    }
+    // Declared rules come behind the written ones.
+    for field in ["resource", "name"] {
+        if parent.text(field).is_empty() {
             errors.required(at.child(field), "");
         }
     }

@@ -6,11 +6,12 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use crate::apps::{validate_at_most_all, validate_share};
-use crate::document::Read;
+use crate::conditions;
+use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta;
 use crate::render;
-use crate::strategy::Strategy;
+use crate::strategy::{Part, Strategy};
 
 pub(crate) const DISRUPTION_BUDGET: Strategy = Strategy {
     validate_create: |budget, _, errors| {
@@ -21,6 +22,19 @@ pub(crate) const DISRUPTION_BUDGET: Strategy = Strategy {
         let had_bad_values = meta::has_bad_values(old.field("spec").field("selector"));
         validate_spec(budget.field("spec"), had_bad_values, errors);
     },
+    subresources: &[(
+        "status",
+        Part {
+            prepare: |budget, old, _| budget.set("spec", old.field("spec").clone()),
+            validate: |budget, _, _, errors| {
+                let (status, at) = (budget.field("status"), Path::new("status"));
+                conditions::validate(status.list("conditions"), &at.child("conditions"), errors);
+                for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+                    meta::non_negative(status.int(name), at.child(name), errors);
+                }
+            },
+        },
+    )],
     ..generic::WITH_GENERATION
 };
 

@@ -1,4 +1,4 @@
-//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices and DeviceTaintRules.
+//! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices, DeviceTaintRules and ResourcePoolStatusRequests.
 //!
 //! Kubernetes has written and declared rules for these kinds: what the declared ones cover, they say, behind all that
 //! the written ones have left. [`Findings`] keeps the two apart. `constraints[].cel` follows KEP-5254.
@@ -6,6 +6,7 @@
 mod claim;
 mod class;
 mod config;
+mod pool_status;
 mod slice;
 mod status;
 mod taint_rule;
@@ -19,6 +20,7 @@ use crate::meta::invalid;
 
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
 pub(crate) use self::class::DEVICE_CLASS;
+pub(crate) use self::pool_status::POOL_STATUS_REQUEST;
 pub(crate) use self::slice::RESOURCE_SLICE;
 pub(crate) use self::taint_rule::TAINT_RULE;
 
@@ -60,20 +62,25 @@ impl Findings {
 }
 
 /// The name of a driver, as declared rules say it.
-fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(at, "");
         return;
     }
+    validate_driver_form(name, at, errors);
+    if name.len() > 63 {
+        errors.too_long_characters(at, 63);
+    }
+}
+
+/// The form of a driver's name, as declared rules say it.
+fn validate_driver_form(name: &str, at: Path<'_>, errors: &mut Errors) {
     let is_caseless = names::is_dns_subdomain(&name.to_ascii_lowercase());
     if name.len() > 253 {
         errors.invalid(at, name, "must be no more than 253 bytes");
     }
     if !is_caseless {
         errors.invalid(at, name, "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
-    }
-    if name.len() > 63 {
-        errors.too_long_characters(at, 63);
     }
 }
 

@@ -16,14 +16,35 @@ use crate::render;
 use crate::strategy::{Context, Strategy};
 
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
-    validate_create: validate,
-    validate_update: |class, old, _, errors| {
+    // Declared rules come behind the written ones.
+    validate_create: |class, context, errors| {
+        validate(class, context, errors);
+        match class.text("handler") {
+            "" => errors.required(Path::new("handler"), ""),
+            _ => validate_handler(class, errors),
+        }
+    },
+    validate_update: |class, old, context, errors| {
+        if !class.text("handler").is_empty() {
+            validate_handler(class, errors);
+        }
+        validate(class, context, errors);
         meta::validate_update(class, old, errors);
-        let handler = |class: &Value| Value::from(class.text("handler"));
-        meta::immutable(&handler(class), &handler(old), Path::new("handler"), errors);
+        if class.text("handler") != old.text("handler") {
+            // Kubernetes shows no value here.
+            errors.invalid(Path::new("handler"), Value::Null, meta::IMMUTABLE);
+            if class.text("handler").is_empty() {
+                errors.required(Path::new("handler"), "");
+            }
+        }
     },
     ..generic::NAMED
 };
+
+fn validate_handler(class: &Value, errors: &mut Errors) {
+    let handler = class.text("handler");
+    meta::invalid(names::dns1123_label(handler), handler, Path::new("handler"), errors);
+}
 
 fn validate(class: &Value, context: &Context<'_>, errors: &mut Errors) {
     meta::validate(class, false, names::dns1123_subdomain, errors);
@@ -41,10 +62,5 @@ fn validate(class: &Value, context: &Context<'_>, errors: &mut Errors) {
         if tolerations.iter().take(index).any(|it| key(it) == key(toleration)) {
             errors.duplicate(list.index(index), render::core("Toleration", toleration));
         }
-    }
-    // Declared rules come behind the written ones.
-    match class.text("handler") {
-        "" => errors.required(Path::new("handler"), ""),
-        handler => meta::invalid(names::dns1123_label(handler), handler, Path::new("handler"), errors),
     }
 }

@@ -1,4 +1,11 @@
-//! Kinds of `storage.k8s.io`: StorageClasses.
+//! Kinds of `storage.k8s.io`: classes of storage and of attributes, drivers, what nodes have of them, attachments and capacities.
+//!
+//! Follows `pkg/apis/storage/validation` and the strategies of these kinds.
+
+mod attachment;
+mod capacity;
+mod driver;
+mod node;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
@@ -8,6 +15,11 @@ use crate::core::pod::warnings::deprecated_label;
 use crate::document::{Read, same};
 use crate::meta::{self, IMMUTABLE, invalid, validate_label_name};
 use crate::strategy::{Context, PLAIN, Strategy};
+
+pub(crate) use self::attachment::ATTACHMENT;
+pub(crate) use self::capacity::CAPACITY;
+pub(crate) use self::driver::DRIVER;
+pub(crate) use self::node::NODE;
 
 pub(crate) const STORAGE_CLASS: Strategy = Strategy {
     validate_create: |class, context, errors| {
@@ -44,6 +56,32 @@ pub(crate) const STORAGE_CLASS: Strategy = Strategy {
     ..PLAIN
 };
 
+pub(crate) const ATTRIBUTES_CLASS: Strategy = Strategy {
+    validate_create: |class, _, errors| validate_attributes(class, errors),
+    validate_update: |class, old, _, errors| {
+        meta::validate_update(class, old, errors);
+        for name in ["driverName", "parameters"] {
+            if !same(class.field(name), old.field(name)) {
+                errors.forbidden(Path::new(name), format!("updates to {name} are forbidden."));
+            }
+        }
+        validate_attributes(class, errors);
+    },
+    ..PLAIN
+};
+
+fn validate_attributes(class: &Value, errors: &mut Errors) {
+    meta::validate(class, false, names::dns1123_subdomain, errors);
+    match class.text("driverName") {
+        "" => errors.required(Path::new("driverName"), ""),
+        driver => validate_provisioner(driver, Path::new("driverName"), errors),
+    }
+    validate_parameters(class, errors);
+    if class.map("parameters").is_empty() {
+        errors.required(Path::new("parameters"), "must contain at least one key/value pair");
+    }
+}
+
 /// Declared rules come behind the written ones.
 fn validate_declared(class: &Value, errors: &mut Errors) {
     if class.text("provisioner").is_empty() {
@@ -55,8 +93,7 @@ fn validate_written(class: &Value, _: &Context<'_>, errors: &mut Errors) {
     meta::validate(class, false, names::dns1123_subdomain, errors);
     let provisioner = class.text("provisioner");
     if !provisioner.is_empty() {
-        let lower = provisioner.to_lowercase();
-        invalid(names::qualified_name(&lower), &lower, Path::new("provisioner"), errors);
+        validate_provisioner(provisioner, Path::new("provisioner"), errors);
     }
     validate_parameters(class, errors);
     let policy = class.text("reclaimPolicy");
@@ -72,6 +109,11 @@ fn validate_written(class: &Value, _: &Context<'_>, errors: &mut Errors) {
         }
     }
     validate_topologies(class.list("allowedTopologies"), errors);
+}
+
+fn validate_provisioner(name: &str, at: Path<'_>, errors: &mut Errors) {
+    let lower = name.to_lowercase();
+    invalid(names::qualified_name(&lower), &lower, at, errors);
 }
 
 fn validate_parameters(class: &Value, errors: &mut Errors) {

@@ -10,6 +10,7 @@ use crate::conditions;
 use crate::core::pod::prepare::reset_metadata;
 use crate::document::{Edit, Read};
 use crate::meta;
+use crate::render;
 use crate::strategy::{PLAIN, Part, Strategy};
 
 pub(crate) const MIGRATION: Strategy = Strategy {
@@ -19,7 +20,9 @@ pub(crate) const MIGRATION: Strategy = Strategy {
     validate_update: |migration, old, _, errors| {
         validate(migration, errors);
         meta::validate_update(migration, old, errors);
-        meta::immutable(migration.field("spec"), old.field("spec"), Path::new("spec"), errors);
+        let (spec, before) = (migration.field("spec"), old.field("spec"));
+        let shown = || render::internal("k8s.io/api/storagemigration/v1", "StorageVersionMigrationSpec", spec);
+        meta::immutable_shown(spec, before, Path::new("spec"), shown, errors);
     },
     subresources: &[(
         "status",

@@ -69,14 +69,16 @@ fn quote(text: &str) -> String {
     api::go_text::quote(text)
 }
 
-/// An address and the length of its prefix.
+/// An address and the length of its prefix; of a mapped address the last 32 bits count.
 pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
     let length: u8 = if is_number { length.parse().ok()? } else { return None };
+    let has_colons = address.contains(':');
     let address = parse_sloppy(address)?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    (length <= max).then_some((address, length))
+    let max = if has_colons { 128 } else { 32 };
+    let counted = if has_colons && address.is_ipv4() { length.saturating_sub(96) } else { length };
+    (length <= max).then_some((address, counted))
 }
 
 /// Whether an address is in a range.
@@ -147,22 +149,36 @@ pub(crate) fn validate_interface(text: &str, at: Path<'_>, errors: &mut Errors) 
 
 /// Adds what is wrong with a range of addresses.
 pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
+    if let Some(complaint) = range_complaint(text) {
+        errors.invalid(at, text, complaint);
+    }
+}
+
+/// The same for ranges that are written in one way only.
+pub(crate) fn validate_canonical_range(text: &str, at: Path<'_>, errors: &mut Errors) {
+    let canonical = parse_range(text).map(|(address, length)| format!("{}/{length}", masked(address, length)));
+    match (range_complaint(text), canonical) {
+        (Some(complaint), _) => errors.invalid(at, text, complaint),
+        (None, Some(canonical)) if canonical != text => {
+            errors.invalid(at, text, format!("must be in canonical form ({})", quote(&canonical)));
+        }
+        (None, _) => {}
+    }
+}
+
+fn range_complaint(text: &str) -> Option<&'static str> {
     let Some((address, length)) = parse_range(text) else {
-        errors.invalid(at, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
-        return;
+        return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     };
     let (host, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let has_zeros = prefix.len() > 1 && prefix.starts_with('0');
     match host.parse::<IpAddr>() {
-        Err(_) => errors.invalid(at, text, "must not have leading 0s in IP"),
-        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
-            errors.invalid(at, text, "must not have an IPv4-mapped IPv6 address");
+        Ok(IpAddr::V6(it)) if !has_zeros && it.to_ipv4_mapped().is_some() => {
+            Some("must not have an IPv4-mapped IPv6 address")
         }
-        Ok(_) => {}
-    }
-    if prefix.len() > 1 && prefix.starts_with('0') {
-        errors.invalid(at, text, "must not have leading 0s in prefix length");
-    }
-    if masked(address, length) != address {
-        errors.invalid(at, text, "must not have bits set beyond the prefix length");
+        Ok(_) if !has_zeros => {
+            (masked(address, length) != address).then_some("must not have bits set beyond the prefix length")
+        }
+        _ => Some("must not have leading 0s in IP or prefix length"),
     }
 }

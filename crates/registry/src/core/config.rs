@@ -1,10 +1,11 @@
-//! ConfigMaps and Secrets.
+//! ConfigMaps, Secrets and ServiceAccounts.
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
 use crate::document::{Edit, Read};
+use crate::generic;
 use crate::meta;
 use crate::strategy::{Context, PLAIN, Strategy};
 
@@ -37,6 +38,33 @@ pub(crate) const SECRET: Strategy = Strategy {
     },
     ..PLAIN
 };
+
+pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
+    prepare_create: |account, _| keep_secret_names(account),
+    prepare_update: |account, _, _| keep_secret_names(account),
+    warn: |account, old, _| {
+        let key = "kubernetes.io/enforce-mountable-secrets";
+        let has = |account: &Value| account.field("metadata").map("annotations").contains_key(key);
+        if has(account) && !old.is_some_and(has) {
+            vec![format!(
+                "metadata.annotations[{key}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+            )]
+        } else {
+            Vec::new()
+        }
+    },
+    ..generic::NAMED
+};
+
+/// Of the secrets of an account only the names count.
+fn keep_secret_names(account: &mut Value) {
+    for secret in account.list_mut("secrets") {
+        *secret = match secret.text("name") {
+            "" => Value::object(),
+            name => api::json!({ "name": name }),
+        };
+    }
+}
 
 /// How many bytes base64 stands for.
 fn decoded_len(text: &str) -> usize {

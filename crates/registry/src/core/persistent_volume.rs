@@ -59,6 +59,8 @@ const MOUNT_OPTIONS: &[&str] = &[
     "photonPersistentDisk",
 ];
 
+const RECYCLED_ROOT: &str = "may not be 'recycle' for a hostPath mount of '/'";
+
 pub(crate) const STRATEGY: Strategy = Strategy {
     prepare_create: |volume, context| {
         volume.set("status", api::json!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}));
@@ -153,10 +155,9 @@ fn validate_spec(spec: &Value, name: &str, rules: node_selector::Rules<'_>, erro
             None => errors.required(here.child("required"), "must specify required node constraints"),
         }
     }
-    validate_sources(spec, name, &at, errors);
+    validate_sources(spec, name, spec.has("nodeAffinity"), &at, errors);
     if spec.field("hostPath").text("path") == "/" && policy == "Recycle" {
-        let detail = "may not be 'recycle' for a hostPath mount of '/'";
-        errors.forbidden(at.child("persistentVolumeReclaimPolicy"), detail);
+        errors.forbidden(at.child("persistentVolumeReclaimPolicy"), RECYCLED_ROOT);
     }
     let class = spec.text("storageClassName");
     if !class.is_empty() {
@@ -180,7 +181,44 @@ fn validate_spec(spec: &Value, name: &str, rules: node_selector::Rules<'_>, erro
     }
 }
 
-fn validate_sources(spec: &Value, name: &str, at: &Path<'_>, errors: &mut Errors) {
+/// A volume that stands in its attachment instead of having an object of its own.
+pub(crate) fn validate_inline(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
+    let detail = "may not be specified in the context of inline volumes";
+    if spec.has("claimRef") {
+        errors.forbidden(at.child("claimRef"), detail);
+    }
+    if !spec.map("capacity").is_empty() {
+        errors.forbidden(at.child("capacity"), detail);
+    }
+    if !spec.has("csi") {
+        errors.required(at.child("csi"), "has to be specified in the context of inline volumes");
+    }
+    if spec.list("accessModes").is_empty() {
+        errors.required(at.child("accessModes"), "");
+    }
+    validate_access_modes(spec, &at.child("accessModes"), errors);
+    let policy = spec.text("persistentVolumeReclaimPolicy");
+    if !matches!(policy, "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        errors.forbidden(at.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    if spec.has("nodeAffinity") {
+        errors.forbidden(at.child("nodeAffinity"), detail);
+    }
+    validate_sources(spec, "", false, at, errors);
+    if spec.field("hostPath").text("path") == "/" && policy == "Recycle" {
+        errors.forbidden(at.child("persistentVolumeReclaimPolicy"), RECYCLED_ROOT);
+    }
+    if !spec.text("storageClassName").is_empty() {
+        errors.forbidden(at.child("storageClassName"), detail);
+    }
+    if !matches!(spec.optional_text("volumeMode"), None | Some("Filesystem")) {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.forbidden(at.child("volumeMode"), detail);
+    }
+}
+
+fn validate_sources(spec: &Value, name: &str, has_affinity: bool, at: &Path<'_>, errors: &mut Errors) {
     let mut count = 0_usize;
     for (kind, inside, several) in SOURCES {
         let Some(source) = spec.optional(kind) else { continue };
@@ -191,7 +229,7 @@ fn validate_sources(spec: &Value, name: &str, at: &Path<'_>, errors: &mut Errors
         }
         count = count.saturating_add(1);
         volume_sources::validate(kind, source, name, true, &at.child(inside), errors);
-        if *kind == "local" && !spec.has("nodeAffinity") {
+        if *kind == "local" && !has_affinity {
             errors.required(at.child("nodeAffinity"), "Local volume requires node affinity");
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn validate(level: &Value, errors: &mut Errors) {
     validate_spec(name, spec, errors);
     validate_fixed(name, spec, errors);
     validate_status(level, errors);
+    validate_parts(spec, errors);
 }
 
 /// The levels that every server has can hardly be other than they are.
@@ -58,28 +59,44 @@ fn validate_spec(name: &str, spec: &Value, errors: &mut Errors) {
         errors.invalid(at.child("type"), kind, "must be 'Exempt' if and only if `name` is 'exempt'");
     }
     let (limited, exempt) = (spec.optional("limited"), spec.optional("exempt"));
-    match kind {
-        "Exempt" => {
-            if limited.is_some() {
-                errors.forbidden(at.child("limited"), "must be nil if the type is not Limited");
-            }
-            if let Some(exempt) = exempt {
-                let at = at.child("exempt");
-                validate_shares(exempt, &at, errors);
-                validate_lendable(exempt, &at, errors);
-            }
+    match (kind, limited, exempt) {
+        ("Exempt", _, Some(exempt)) => {
+            let at = at.child("exempt");
+            validate_shares(exempt, &at, errors);
+            validate_lendable(exempt, &at, errors);
         }
-        "Limited" => {
-            if exempt.is_some() {
-                errors.forbidden(at.child("exempt"), "must be nil if the type is Limited");
-            }
-            match limited {
-                None => errors.required(at.child("limited"), "must not be empty when type is Limited"),
-                Some(limited) => validate_limited(limited, &at.child("limited"), errors),
-            }
-        }
-        "" => errors.required(at.child("type"), ""),
-        other => errors.not_supported(at.child("type"), other, &["Exempt", "Limited"]),
+        ("Limited", Some(limited), _) => validate_limited(limited, &at.child("limited"), errors),
+        ("" | "Exempt" | "Limited", ..) => {}
+        _ => errors.not_supported(at.child("type"), kind, &["Exempt", "Limited"]),
+    }
+}
+
+/// Declared rules, which come behind the written ones: a part is there if the type says so, and only then.
+fn validate_parts(spec: &Value, errors: &mut Errors) {
+    let at = Path::new("spec");
+    let kind = spec.text("type");
+    if spec.has("exempt") && kind != "Exempt" {
+        errors.forbidden(at.child("exempt"), "");
+    }
+    validate_part(spec.has("limited"), kind == "Limited", at.child("limited"), errors);
+    if kind.is_empty() {
+        errors.required(at.child("type"), "");
+    }
+    let Some(limited) = spec.optional("limited") else { return };
+    let at = at.child("limited");
+    let (response, at) = (limited.field("limitResponse"), at.child("limitResponse"));
+    let kind = response.text("type");
+    validate_part(response.has("queuing"), kind == "Queue", at.child("queuing"), errors);
+    if kind.is_empty() {
+        errors.required(at.child("type"), "");
+    }
+}
+
+fn validate_part(is_there: bool, is_expected: bool, at: Path<'_>, errors: &mut Errors) {
+    match (is_there, is_expected) {
+        (true, false) => errors.forbidden(at, ""),
+        (false, true) => errors.required(at, ""),
+        _ => {}
     }
 }
 
@@ -101,20 +118,10 @@ fn validate_limited(limited: &Value, at: &Path<'_>, errors: &mut Errors) {
     let response = limited.field("limitResponse");
     let here = at.child("limitResponse");
     let queuing = response.optional("queuing");
-    match response.text("type") {
-        "Reject" if queuing.is_some() => {
-            errors.forbidden(here.child("queuing"), "must be nil if limited.limitResponse.type is not Limited");
-        }
-        "Reject" => {}
-        "Queue" => match queuing {
-            None => {
-                let detail = "must not be empty if limited.limitResponse.type is Limited";
-                errors.required(here.child("queuing"), detail);
-            }
-            Some(queuing) => validate_queuing(queuing, &here.child("queuing"), errors),
-        },
-        "" => errors.required(here.child("type"), ""),
-        other => errors.not_supported(here.child("type"), other, &["Queue", "Reject"]),
+    match (response.text("type"), queuing) {
+        ("Queue", Some(queuing)) => validate_queuing(queuing, &here.child("queuing"), errors),
+        ("" | "Queue" | "Reject", _) => {}
+        (other, _) => errors.not_supported(here.child("type"), other, &["Queue", "Reject"]),
     }
     validate_lendable(limited, at, errors);
     if let Some(percent) = limited.optional_int("borrowingLimitPercent").filter(|it| *it < 0) {

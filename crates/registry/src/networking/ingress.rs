@@ -2,7 +2,7 @@
 //!
 //! Follows `pkg/apis/networking/validation`.
 
-use api::field::{BadValue, Errors, Path};
+use api::field::{BadValue, ErrorType, Errors, Path};
 use api::json::Value;
 use api::names;
 
@@ -216,7 +216,11 @@ fn validate_class(spec: &Value, errors: &mut Errors) {
     meta::validate_domain_prefixed_path(controller, at.child("controller"), errors);
     let Some(parameters) = spec.optional("parameters") else { return };
     let at = at.child("parameters");
-    validate_reference(parameters, &at, errors);
+    let mut found = Errors::new();
+    validate_reference(parameters, &at, &mut found);
+    // What is missing is a declared rule, which comes behind the written ones.
+    let (missing, wrong): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.error_type == ErrorType::Required);
+    wrong.into_iter().for_each(|error| errors.push(error));
     let namespace = parameters.optional_text("namespace");
     match (parameters.text("scope"), namespace) {
         ("Namespace", None) => {
@@ -231,6 +235,7 @@ fn validate_class(spec: &Value, errors: &mut Errors) {
         ("Cluster", None) => {}
         (scope, _) => errors.not_supported(at.child("scope"), scope, &["Cluster", "Namespace"]),
     }
+    missing.into_iter().for_each(|error| errors.push(error));
 }
 
 fn validate_status(ingress: &Value, old: &Value, errors: &mut Errors) {

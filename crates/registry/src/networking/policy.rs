@@ -54,7 +54,23 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
             }
         }
     }
-    let here = at.child("policyTypes");
+    validate_policy_types(spec, at.child("policyTypes"), errors);
+    // A declared rule: it comes behind the written ones.
+    for (list, peers) in RULES {
+        let rules = at.child(list);
+        for (index, rule) in spec.list(list).iter().enumerate() {
+            let here = rules.index(index);
+            let here = here.child(peers);
+            for (index, peer) in rule.list(peers).iter().enumerate() {
+                if peer.has("ipBlock") && peer.field("ipBlock").text("cidr").is_empty() {
+                    errors.required(here.index(index).child("ipBlock").child("cidr"), "");
+                }
+            }
+        }
+    }
+}
+
+fn validate_policy_types(spec: &Value, here: Path<'_>, errors: &mut Errors) {
     if spec.list("policyTypes").len() > 2 {
         errors.invalid(here, spec.field("policyTypes").clone(), "may not specify more than two policyTypes");
         return;
@@ -133,7 +149,6 @@ fn validate_peer(peer: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Erro
 fn validate_block(block: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Errors) {
     let cidr = block.text("cidr");
     if cidr.is_empty() {
-        errors.required(at.child("cidr"), "");
         return;
     }
     let validate = |text: &str, at: Path<'_>, errors: &mut Errors| {
