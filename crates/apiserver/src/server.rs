@@ -641,8 +641,8 @@ impl Server {
             accepted => accepted?,
         };
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
-        audit::received(&body);
         let headers = &parts.headers;
+        audit::received(headers, &body, resource.kind);
         let deprecation = custom.and_then(|custom| custom.deprecation.clone());
         let seat = match self.seat(flow, Some(resource)).await {
             Ok(seat) => seat,
