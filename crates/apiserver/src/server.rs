@@ -64,8 +64,8 @@ use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
 use crate::storage::{compaction, events, health};
-use crate::verbs::Call;
 use crate::verbs::watch::memory::Memory;
+use crate::verbs::{self, Call};
 
 /// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -634,7 +634,8 @@ impl Server {
         }
         let accepted = match &custom {
             Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
-            None => negotiation::negotiate(&parts.headers),
+            None if verbs::has_table(target) => negotiation::negotiate(&parts.headers),
+            None => negotiation::negotiate_without_tables(&parts.headers),
         };
         let accepted = match accepted {
             Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
