@@ -8,6 +8,7 @@ mod components;
 mod connections;
 mod kubelets;
 mod labels;
+mod linger;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
