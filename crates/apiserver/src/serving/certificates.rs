@@ -273,9 +273,16 @@ impl Bundle {
             Ok(pair)
         };
         // Clients know the authority: only people replace it, unless it is over and nobody can use it.
-        let authority = Authority { pair: load("ca", &|pair| !has_ended(pair), &|| Ok(Authority::generate()?.pair))? };
+        let path = directory.join("ca.crt");
+        let is_usable = |pair: &Pair| {
+            let is_over = has_ended(pair);
+            if is_over {
+                warn!(path = %path.display(), "Replaced certificate authority that was over");
+            }
+            !is_over
+        };
+        let authority = Authority { pair: load("ca", &is_usable, &|| Ok(Authority::generate()?.pair))? };
         if !lasts(&authority.pair, RENEWED_BEFORE_DAYS) {
-            let path = directory.join("ca.crt");
             warn!(path = %path.display(), "Certificate authority ends soon and has to be replaced");
         }
         let is_good = |pair: &Pair, purpose| lasts(pair, RENEWED_BEFORE_DAYS) && is_sound(pair, &authority, purpose);
@@ -370,7 +377,7 @@ mod tests {
         assert_eq!(fewer.server.certificate, other.server.certificate);
     }
 
-    /// Writes a pair that is good for so many days.
+    /// Writes a pair that is good for this many days.
     fn put(directory: &Path, name: &str, authority: &Authority, mut params: CertificateParams, days: i64) {
         let key = KeyPair::generate().unwrap();
         valid_for(&mut params, days);
