@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use api::json::{self, Object, Value};
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use self::log::Log;
@@ -23,6 +24,7 @@ use crate::clock;
 use crate::http::answer::Answer;
 use crate::http::body::Body;
 use crate::http::heavy::Threads;
+use crate::http::payload;
 use crate::http::request::Target;
 use crate::identity::User;
 
@@ -31,6 +33,8 @@ pub(crate) const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("aud
 
 /// Kubernetes: longer names are cut.
 const USER_AGENT_BYTES_MAX: usize = 1024;
+/// To read a longer body takes a while.
+const LONG: usize = 64 << 10;
 
 /// Where a request comes from, in its extensions.
 #[derive(Debug, Clone, Copy)]
@@ -73,11 +77,34 @@ struct Trail {
     decision: Option<Decision>,
     user: Option<User>,
     impersonated: Option<User>,
-    body: Bytes,
+    sent: Option<Sent>,
+    /// What was sent, once it is read.
+    object: Option<Value>,
     /// Somebody else says when it is over.
     is_long_running: bool,
     /// Everything is said.
     is_told: bool,
+}
+
+/// The body of a request.
+#[derive(Clone)]
+struct Sent {
+    media: String,
+    kind: String,
+    body: Bytes,
+}
+
+impl Sent {
+    /// What it holds, by the reader that the request is handled with: a second reader could be told something else.
+    fn read(&self) -> Option<Value> {
+        match self.media.as_str() {
+            "application/apply-patch+yaml" => payload::read_as("application/yaml", &self.body, &self.kind),
+            media if media.ends_with("+json") => return json::parse(&self.body).ok(),
+            media => payload::read_as(media, &self.body, &self.kind),
+        }
+        .ok()
+        .map(|payload| payload.value)
+    }
 }
 
 /// Who goes away before the answer does not escape the log: what was asked for may have been done.
@@ -90,6 +117,7 @@ impl Drop for Trail {
         status.insert("status", "Failure");
         status.insert("message", "the client went away before it was answered; the request may have been carried out");
         let ended = Ended { code: 500, status: Some(status), ..Ended::default() };
+        self.object = self.sent.take().and_then(|sent| sent.read());
         if let Some(line) = self.line(Stage::ResponseComplete, Some(&ended)) {
             self.audit.log.write_later(line);
         }
@@ -138,13 +166,15 @@ pub(crate) fn impersonated(user: &User) {
     });
 }
 
-/// What was sent with the request.
-pub(crate) fn received(body: &Bytes) {
+/// What was sent with the request, for a kind.
+pub(crate) fn received(headers: &HeaderMap, body: &Bytes, kind: &str) {
     let _ = TRAIL.try_with(|trail| {
         if let Some(trail) = trail.borrow_mut().as_mut()
             && trail.decision.as_ref().is_some_and(|decision| decision.level >= Level::Metadata)
+            && !body.is_empty()
         {
-            trail.body = body.clone();
+            let media = payload::media_type(headers).to_owned();
+            trail.sent = Some(Sent { media, kind: kind.to_owned(), body: body.clone() });
         }
     });
 }
@@ -222,6 +252,10 @@ impl Followed {
             };
             decide(user, asked)
         });
+        trail.object = match trail.sent.take() {
+            Some(sent) if sent.body.len() > LONG => threads.run(move || sent.read()).await.flatten(),
+            sent => sent.and_then(|sent| sent.read()),
+        };
         let wants_answer = level == Level::RequestResponse || answer.code >= 400;
         let body = if wants_answer { whole(answer, threads).await } else { None };
         let document = body.and_then(|body| json::parse(&body).ok());
@@ -291,7 +325,8 @@ impl Trail {
             decision: None,
             user: None,
             impersonated: None,
-            body: Bytes::new(),
+            sent: None,
+            object: None,
             is_long_running: false,
             is_told: false,
         }
@@ -353,7 +388,7 @@ impl Trail {
         status.insert("code", i64::from(ended.code));
         event.insert("responseStatus", status);
         if decision.level >= Level::Request
-            && let Ok(mut object) = json::parse(&self.body)
+            && let Some(mut object) = self.object.clone()
         {
             strip(&mut object, decision);
             event.insert("requestObject", object);
@@ -369,8 +404,8 @@ impl Trail {
 
     fn object_reference(&self, target: &Target, with_body: bool) -> Object {
         let from_body = |field: &str| {
-            let text = json::value_at(&self.body, &["metadata", field]).filter(|_| with_body)?;
-            json::parse(text).ok()?.as_str().map(ToOwned::to_owned)
+            let object = self.object.as_ref().filter(|_| with_body)?;
+            object.str_at(&["metadata", field]).map(ToOwned::to_owned)
         };
         let or_body = |text: &str, field: &str| {
             if text.is_empty() { from_body(field).unwrap_or_default() } else { text.to_owned() }

@@ -8,6 +8,7 @@ mod components;
 mod connections;
 mod kubelets;
 mod labels;
+mod linger;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
@@ -65,8 +66,8 @@ use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
 use crate::storage::cache::Cache;
 use crate::storage::{compaction, events, health};
-use crate::verbs::Call;
 use crate::verbs::watch::memory::Memory;
+use crate::verbs::{self, Call};
 
 /// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -640,15 +641,16 @@ impl Server {
         }
         let accepted = match &custom {
             Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
-            None => negotiation::negotiate(&parts.headers),
+            None if verbs::has_table(target) => negotiation::negotiate(&parts.headers),
+            None => negotiation::negotiate_without_tables(&parts.headers),
         };
         let accepted = match accepted {
             Err(failure) if verb == Verb::Watch => return Err(negotiation::of_watch(failure)),
             accepted => accepted?,
         };
         let body = cbor::read(parts, read_body(body, self.options.body_bytes_max).await?, resource.kind)?;
-        audit::received(&body);
         let headers = &parts.headers;
+        audit::received(headers, &body, resource.kind);
         let deprecation = custom.and_then(|custom| custom.deprecation.clone());
         let seat = match self.seat(flow, Some(resource)).await {
             Ok(seat) => seat,

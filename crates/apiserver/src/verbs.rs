@@ -398,6 +398,12 @@ impl Call<'_> {
     }
 }
 
+/// Whether what is asked for can be shown as a table: objects, their status and their scale, but no questions and orders.
+pub(crate) fn has_table(target: &Target) -> bool {
+    let is_object = matches!(target.subresource.as_str(), "" | "status" | "scale");
+    is_object && target.resource != "bindings" && !reviews::is_review(&target.group)
+}
+
 /// Turns a stored document into a version, in its normal form.
 fn convert(resource: &Resource<'_>, version: &str, value: &mut Value) {
     if conversion::is_stored(resource, version) {

@@ -234,6 +234,20 @@ async fn a_review_is_not_a_table() {
     }
 }
 
+/// Of what stands below objects only status and scale have one.
+#[tokio::test]
+async fn a_token_is_not_a_table() {
+    let cluster = Cluster::start().await;
+    cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "robot"}})).await;
+    let path = "/api/v1/namespaces/ns/serviceaccounts/robot/token";
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (accept, code) in [(table.to_owned(), 406), (format!("{table},application/json"), 201)] {
+        let (found, _, body) = cluster.raw("POST", path, &[("accept", &accept)], json!({"spec": {}})).await;
+        assert_eq!(found, code, "{accept}: {body:?}");
+    }
+    assert_eq!(cluster.raw("GET", "/api/v1/namespaces/ns/status", &[("accept", table)], Value::Null).await.0, 200);
+}
+
 #[tokio::test]
 async fn who_deletes_jobs_is_told_of_their_pods() {
     let cluster = Cluster::start().await;

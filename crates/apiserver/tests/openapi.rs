@@ -103,6 +103,10 @@ async fn the_older_document_has_every_path_and_every_reference_leads_somewhere()
     for (path, item) in document["paths"].as_object().unwrap() {
         for (_, operation) in item.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters") {
             assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{path}: {}", operation["operationId"]);
+            if operation["x-kubernetes-action"] == "list" {
+                let schema = operation["responses"]["200"]["schema"]["$ref"].as_str().unwrap();
+                assert!(schema.ends_with("List"), "{path} is answered with {schema}");
+            }
         }
     }
     check_references(&document, &document);

@@ -261,6 +261,54 @@ rules:
     assert!(made.get("impersonatedUser").is_none());
 }
 
+/// Whatever form a body has and however it is written, the log names the object that was made.
+#[tokio::test]
+async fn the_audit_log_names_what_was_made_by_the_reader_that_made_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let policy = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  resources: [{group: \"\", resources: [secrets]}]
+- level: Request
+";
+    let rotation = Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO };
+    let log = Log::open(&path, rotation).unwrap();
+    let options = Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::default() };
+    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let cluster = Cluster(Server::start(store, options).await.unwrap());
+    // Metadata with a name, in an envelope.
+    let mut protobuf = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x07\x0a\x05\x0a\x03sec".to_vec();
+    protobuf.extend_from_slice(b"\x1a\0\"\0");
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for (path, form, body) in [
+        (secrets, "application/json", b"{ \"metadata\": {\"name\" : \"spaced\"} }".to_vec()),
+        (secrets, "application/json", b"{\"metadata\":{\"name\":\"decoy\"},\"metadata\":{\"name\":\"real\"}}".to_vec()),
+        (secrets, "application/json", b"{\"metadata\":{\"na\\u006de\":\"escaped\"}}".to_vec()),
+        (secrets, "application/yaml", b"metadata: {name: yaml}\nstringData: {password: hidden}".to_vec()),
+        (secrets, "application/vnd.kubernetes.protobuf", protobuf),
+        (maps, "application/yaml", b"metadata: {name: map}\ndata: {k: v}".to_vec()),
+    ] {
+        let request = http::Request::post(path).header("content-type", form);
+        let body = http_body_util::Full::new(bytes::Bytes::from(body));
+        let answer = cluster.0.handle(request.body(body).unwrap(), Some(&admin())).await;
+        assert_eq!(answer.status(), 201, "{form}");
+    }
+    cluster.0.stop().await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("hidden") && !text.contains("decoy"), "{text}");
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let made: Vec<&Value> =
+        events.iter().filter(|it| it["verb"] == "create" && it["user"]["username"] == "admin").collect();
+    let names: Vec<&str> = made.iter().filter_map(|it| it["objectRef"]["name"].as_str()).collect();
+    assert_eq!(names, ["spaced", "real", "escaped", "yaml", "sec", "map"]);
+    assert_eq!(made[5]["requestObject"]["data"], json!({"k": "v"}));
+}
+
 #[tokio::test]
 async fn a_request_that_is_dropped_does_not_stay_in_flight() {
     let cluster = Cluster::start().await;

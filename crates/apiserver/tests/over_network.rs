@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use apiserver::server::listen;
 use apiserver::serving::certificates::Bundle;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use network::Network;
 use serde_json::{Value, json};
 
@@ -45,6 +46,34 @@ async fn hundreds_of_watches_share_one_connection_with_requests() {
         assert_eq!(names, ["ADDED m0", "ADDED m1", "ADDED m2"]);
     }
     drop(connection);
+    network.stop().await;
+}
+
+/// Some clients take it for a failure if they cannot send the rest.
+#[tokio::test]
+async fn who_is_refused_over_http_2_can_finish_what_it_sends() {
+    let network = Network::start().await;
+    let stream = TokioIo::new(network.place.stream().await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let (parts, body) = tokio::sync::mpsc::channel::<bytes::Bytes>(1);
+    let body = futures::stream::unfold(body, async |mut body| {
+        let part = body.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(http_body::Frame::data(part)), body))
+    });
+    let request = http::Request::post("https://localhost/version").body(StreamBody::new(Box::pin(body))).unwrap();
+    parts.send(bytes::Bytes::from_static(b"{")).await.unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 405);
+    response.into_body().collect().await.unwrap();
+    // The end of the answer and a reset of the stream would come together.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for _ in 0..3 {
+        parts.send(bytes::Bytes::from_static(b" ")).await.expect("what is sent is taken");
+    }
+    drop(parts);
+    drop(sender);
+    driver.abort();
     network.stop().await;
 }
 

@@ -154,3 +154,34 @@ async fn custom_resources_have_no_form_in_protobuf_but_that_of_their_metadata() 
     let (code, _, body) = watch(&cluster, &watched, METADATA).await;
     assert_eq!((code, events(&body)[0].1["metadata"]["name"].as_str()), (200, Some("w")));
 }
+
+/// All built-in resources, as discovery names them.
+#[tokio::test]
+async fn the_list_of_every_built_in_resource_has_a_form_in_protobuf() {
+    let cluster = Cluster::start().await;
+    let accept = [("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")];
+    let mut count = 0;
+    for root in ["/api", "/apis"] {
+        let (_, _, body) = cluster.raw("GET", root, &accept, Value::Null).await;
+        let found: Value = serde_json::from_slice(&body).unwrap();
+        for group in found["items"].as_array().unwrap() {
+            for version in group["versions"].as_array().unwrap() {
+                for resource in version["resources"].as_array().unwrap() {
+                    if !resource["verbs"].as_array().unwrap().contains(&json!("list")) {
+                        continue;
+                    }
+                    let group = group["metadata"]["name"].as_str().unwrap_or_default();
+                    let group = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+                    let (version, resource) =
+                        (version["version"].as_str().unwrap(), resource["resource"].as_str().unwrap());
+                    let path = format!("{group}/{version}/{resource}");
+                    let (code, headers, body) = cluster.raw("GET", &path, &[("accept", PROTOBUF)], Value::Null).await;
+                    let kind = Envelope::read(&body).map(|it| it.kind).unwrap_or_default();
+                    assert!(code == 200 && kind.ends_with("List"), "{path}: {code} {headers:?}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 60, "{count}");
+}

@@ -1,7 +1,8 @@
 //! Replays requests that a real API server answered, and compares the answers after volatile values are masked.
 //!
-//! What does not agree yet is listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line; a listed step
-//! that agrees fails the test as well, so that the lists only shrink. `CELPLANE_GAPS=write` writes them anew.
+//! What does not agree yet is listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line, with the first
+//! place that differs; a listed step that agrees, or differs elsewhere, fails the test as well, so that the lists only shrink.
+//! `CELPLANE_GAPS=write` writes them anew.
 
 mod clients;
 mod mask;
@@ -89,11 +90,36 @@ fn run<F: Future<Output = Vec<Outcome>> + Send + 'static>(plays: Vec<F>) -> Vec<
     })
 }
 
+/// Where a difference is, or what kind of one: without the values, which may change from run to run.
+fn place(difference: &str) -> String {
+    let first_line = difference.lines().next().unwrap_or_default();
+    let ends = [": ", " is {", " is [", " is \"", " is `", " `"].iter().filter_map(|end| first_line.find(end));
+    let place = &first_line[..ends.min().unwrap_or(first_line.len())];
+    // Numbers, `true` and `null` are not in quotes.
+    place.split(" is ").next().filter(|_| !place.ends_with(" is missing")).unwrap_or(place).to_owned()
+}
+
+#[test]
+fn a_gap_is_told_by_its_place() {
+    for (difference, expected) in [
+        (".items[0].spec is missing: {\"a\": 1}", ".items[0].spec is missing"),
+        (".spec.x should not be there: 1", ".spec.x should not be there"),
+        (".status is {\"a\":\"x is y\"} instead of {}", ".status"),
+        (".spec.replicas is 3 instead of 4", ".spec.replicas"),
+        ("status 404 instead of 200: {}\n   wanted {}", "status 404 instead of 200"),
+        ("setup: status 404 instead of 200: {}", "setup"),
+        ("header location is `a` instead of `b`", "header location"),
+        ("body `ok` instead of `no`", "body"),
+    ] {
+        assert_eq!(place(difference), expected);
+    }
+}
+
 /// What agrees, and what does not as listed.
 struct Report {
     gaps_path: PathBuf,
-    /// The listed steps, and why they differ.
-    known: BTreeMap<String, String>,
+    /// The listed steps, where they differ, and why.
+    known: BTreeMap<String, (String, String)>,
     lines: String,
     list: String,
     differences: Vec<String>,
@@ -104,9 +130,15 @@ impl Report {
     fn new(gaps: &str) -> Self {
         let gaps_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay").join(gaps);
         let known = std::fs::read_to_string(&gaps_path).unwrap_or_default();
-        let known = known.lines().filter_map(|line| line.split_once(" # "));
-        let known = known.map(|(id, reason)| (id.to_owned(), reason.to_owned())).collect();
-        let list = String::from("# Steps whose answers differ from the recorded ones, each with the likely reason.\n");
+        let known = known.lines().filter_map(|line| {
+            let (step, reason) = line.split_once(" # ")?;
+            let (id, place) = step.split_once(": ").unwrap_or((step, ""));
+            Some((id.to_owned(), (place.to_owned(), reason.to_owned())))
+        });
+        let known = known.collect();
+        let list = String::from(
+            "# Steps whose answers differ from the recorded ones: the first place that does, and the likely reason.\n",
+        );
         Self { gaps_path, known, lines: String::new(), list, differences: Vec::new(), wrong: Vec::new() }
     }
 
@@ -120,9 +152,10 @@ impl Report {
                 None if listed.is_some() => self.wrong.push(format!("{id}: agrees now, take it off the list")),
                 None => {}
                 Some(difference) => {
-                    let _ = writeln!(self.list, "{id} # {}", listed.map_or(reason, |it| it));
+                    let place = place(&difference);
+                    let _ = writeln!(self.list, "{id}: {place} # {}", listed.map_or(reason, |(_, reason)| reason));
                     self.differences.push(format!("{id}: {difference}"));
-                    if listed.is_none() {
+                    if listed.is_none_or(|(listed, _)| *listed != place) {
                         self.wrong.push(format!("{id}: {difference}"));
                     }
                 }

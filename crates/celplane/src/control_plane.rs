@@ -11,6 +11,7 @@ mod rehearsal;
 mod throw_away;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -454,10 +455,14 @@ fn cannot_open(error: store::Error, path: &Path) -> anyhow::Error {
     anyhow::Error::new(error).context(context)
 }
 
-/// Writes the administrator's kubeconfig, unless it is there already: a full disk keeps nobody from reading.
+/// Writes the administrator's kubeconfig, unless it is there already: a full disk keeps nobody from reading. Nobody else can
+/// read it, whatever was there.
 fn write_kubeconfig(path: &Path, text: &str) -> Result<()> {
-    if std::fs::read_to_string(path).is_ok_and(|there| there == text) {
-        return Ok(());
+    let is_file = std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+    if is_file && std::fs::read_to_string(path).is_ok_and(|there| there == text) {
+        let permissions = std::fs::Permissions::from_mode(0o600);
+        return std::fs::set_permissions(path, permissions)
+            .with_context(|| format!("cannot protect `{}`", path.display()));
     }
     Ok(write_private(path, text)?)
 }
@@ -476,5 +481,28 @@ async fn start(store: Arc<dyn Store>, options: Options, files: &Files) -> Result
         }
         warn!(err = %error, "Waiting for the store");
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_reads_the_kubeconfig_of_the_administrator() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("admin.kubeconfig"), directory.path().join("other"));
+        let mode = || std::fs::symlink_metadata(&path).unwrap().permissions().mode();
+        write_kubeconfig(&path, "secret").unwrap();
+        // It is there already, and somebody has opened it to others.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        write_kubeconfig(&path, "secret").unwrap();
+        assert_eq!(mode() & 0o777, 0o600);
+        // It is there already, but somewhere else.
+        std::fs::rename(&path, &other).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        write_kubeconfig(&path, "secret").unwrap();
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(mode() & 0o777, 0o600);
     }
 }

@@ -96,14 +96,22 @@ fn what_is_there_and_cannot_be_used_is_said() {
     ] {
         refuses(arguments, 1, garbage);
     }
+    let backup = directory.path().join("backup");
+    for arguments in [
+        &["store", "check", "--data-dir", data][..],
+        &["store", "compact", "--data-dir", data],
+        &["store", "compact", "--dry-run", "--data-dir", data],
+        &["store", "export", "--data-dir", data],
+        &["store", "backup", "--data-dir", data, backup.to_str().unwrap()],
+    ] {
+        refuses(arguments, 2, "there is no file");
+    }
     for (arguments, text) in [
         (&["up", "--data-dir", data, "--feature-gates", "Unheard=true"][..], "Unheard"),
         (&["up", "--data-dir", data, "--feature-gates", "TaintTolerationCEL=perhaps"], "perhaps"),
         (&["up", "--data-dir", data, "--controllers", "unheard"], "unheard"),
         (&["controller-manager", "--kubeconfig", garbage, "--controllers", "unheard"], "unheard"),
         (&["demo", "--story", "unheard"], "unheard"),
-        (&["store", "check", "--data-dir", data], "there is no file"),
-        (&["store", "compact", "--data-dir", data], "there is no file"),
     ] {
         let (ended, output, errors) = run(arguments, "");
         assert!(ended == 1 || ended == 2, "{arguments:?}: {ended} {output}{errors}");

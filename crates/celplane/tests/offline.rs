@@ -302,7 +302,13 @@ fn the_gates_are_those_of_up_and_the_report_says_so() {
 
 #[test]
 fn kinds_and_versions_that_a_known_group_does_not_have_are_errors() {
-    for (api_version, kind) in [("v1", "Podd"), ("apps/v2", "Deployment"), ("batch/v1", "Deployment")] {
+    for (api_version, kind) in [
+        ("v1", "Podd"),
+        ("apps/v2", "Deployment"),
+        ("batch/v1", "Deployment"),
+        // There is one, but it is off.
+        ("resource.k8s.io/v1alpha3", "DeviceTaintRule"),
+    ] {
         let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n");
         let (code, output, _) = run(&["check", "-f", "-"], &text);
         let expected =

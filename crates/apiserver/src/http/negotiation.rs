@@ -132,7 +132,7 @@ fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<Accepte
             }
         }
         accepted.form = match (form, group, version) {
-            ("", _, _) => Form::Object,
+            ("", "", "") => Form::Object,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
             ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
             ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::MetadataList,
@@ -280,6 +280,7 @@ mod tests {
         check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Err(406));
         check("application/json;as=Foo;v=v1;g=meta.k8s.io", Err(406));
         check("application/json;as=Foo;v=v1;g=meta.k8s.io,application/json", Ok(Form::Object));
+        check("application/json;v=v1;g=meta.k8s.io", Err(406));
         check("text/plain;q=0.9,application/json;q=0.5", Ok(Form::Object));
         check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Ok(Form::GroupDiscovery));
         check("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", Err(406));

@@ -96,8 +96,17 @@ impl Payload {
 /// # Errors
 /// 415 for a form that is not read, 400 for one that is broken.
 pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
+    read_as(media_type(headers), body, kind)
+}
+
+/// The form that a body has.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media = content_type.split(';').next().unwrap_or_default().trim();
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// As [`read`], for a form.
+pub(crate) fn read_as(media: &str, body: &[u8], kind: &str) -> Result<Payload> {
     match media {
         "" | "application/json" => read_json(body, kind),
         "application/yaml" => read_yaml(body, kind),

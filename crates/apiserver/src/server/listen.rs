@@ -23,6 +23,7 @@ pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::connections::{Connections, Tracked, is_essential};
+use super::linger::{Linger, Wanted};
 use super::unread::Returned;
 use super::write_timeout::WriteTimeout;
 use super::{AnyError, Server};
@@ -208,7 +209,9 @@ async fn connection(
     {
         return Err("too many connections of this user".into());
     }
-    let service = Connection { server, user: user.map(Arc::new), peer: Some(peer), tracked: Some(tracked.clone()) };
+    let (stream, lingers) = Linger::new(WriteTimeout::new(stream, write_timeout));
+    let user = user.map(Arc::new);
+    let service = Connection { server, user, peer: Some(peer), tracked: Some(tracked.clone()), lingers };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(idle_timeout).max_buf_size(64 << 10);
     builder.http1().max_headers(HEADERS_MAX);
@@ -220,8 +223,7 @@ async fn connection(
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(KEEP_ALIVE_EVERY)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
-    let connection =
-        builder.serve_connection_with_upgrades(TokioIo::new(WriteTimeout::new(stream, write_timeout)), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let (mut is_closing, mut is_awaited) = (false, true);
     loop {
@@ -263,13 +265,15 @@ pub struct Connection {
     peer: Option<Peer>,
     /// None without a network.
     tracked: Option<Arc<Tracked>>,
+    /// Whether the end of the connection is to be heard by who is still sending.
+    lingers: Wanted,
 }
 
 impl Connection {
     /// The server without a network: requests come from `user`.
     #[must_use]
     pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
-        Self { server, user: user.map(Arc::new), peer: None, tracked: None }
+        Self { server, user: user.map(Arc::new), peer: None, tracked: None, lingers: Wanted::default() }
     }
 }
 
@@ -279,7 +283,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let Self { server, user, peer, tracked } = self.clone();
+        let Self { server, user, peer, tracked, lingers } = self.clone();
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
@@ -297,8 +301,11 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
             if let Some(underway) = underway.filter(|_| response.body().len().is_none()) {
                 underway.stays();
             }
-            if closes && !rest.read(bytes_max).await {
+            if !closes {
+                rest.read_meanwhile(bytes_max);
+            } else if !rest.read(bytes_max).await {
                 // What was not read stands before the next request: there will be none.
+                lingers.set();
                 response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
             }
             Ok(response)

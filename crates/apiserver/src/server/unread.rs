@@ -1,7 +1,8 @@
 //! What is left of a body when the answer to its request is there, as after a refusal.
 //!
 //! Over HTTP/1.1 it stands before the next request, and a client that is still sending may not hear the answer if nobody
-//! takes what it sends. So it is read and thrown away, as far as it could have been accepted and comes soon.
+//! takes what it sends. Over HTTP/2 some clients take it for a failure if what they send on is closed. So it is read and thrown
+//! away, as far as it could have been accepted and comes soon.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +66,14 @@ impl http_body::Body for Returned {
 }
 
 impl Rest {
+    /// Reads what is left while the answer is sent: over HTTP/2 it stands before nothing.
+    pub(super) fn read_meanwhile(self, bytes_max: u64) {
+        let is_read = self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        if !is_read {
+            tokio::spawn(self.read(bytes_max));
+        }
+    }
+
     /// Reads what is left, at most this many bytes. False if there is more, or it does not come.
     pub(super) async fn read(self, bytes_max: u64) -> bool {
         let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,22 +1,30 @@
 //! Certificates of our own: an authority, a server certificate, and client certificates that name users.
 //!
-//! They are made on first start, kept in the data directory, and used again after that. [`issue`] makes those that
-//! others ask for.
+//! They are made on first start, kept in the data directory, and used again after that, as long as they are of use: what is
+//! about to end, is not of the authority or does not fit its key is made anew. [`issue`] makes those that others ask for.
 
 pub mod issue;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType,
 };
+use rustls::RootCertStore;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use tracing::warn;
 
 use crate::clock;
 
@@ -85,7 +93,7 @@ impl Authority {
     pub fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate()?;
         let mut params = authority_params()?;
-        valid_for(&mut params, AUTHORITY_YEARS);
+        valid_for(&mut params, AUTHORITY_DAYS);
         let certificate = params.self_signed(&key)?;
         Ok(Self { pair: Pair { certificate: certificate.pem(), key: key.serialize_pem() } })
     }
@@ -97,7 +105,7 @@ impl Authority {
     }
 
     fn sign(&self, mut params: CertificateParams) -> Result<Pair, CertificateError> {
-        valid_for(&mut params, YEARS);
+        valid_for(&mut params, DAYS);
         let key = KeyPair::generate()?;
         let authority_key = KeyPair::from_pem(&self.pair.key)?;
         // Name and key are all that a signature takes from the authority.
@@ -125,23 +133,28 @@ impl Authority {
         let mut params = params("celplane-apiserver", None)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
+        for name in SERVER_NAMES {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
         }
-        params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+        let addresses: BTreeSet<IpAddr> = addresses.iter().copied().collect();
+        params.subject_alt_names.extend(addresses.into_iter().map(SanType::IpAddress));
         self.sign(params)
     }
 }
 
+/// How clients inside the cluster, and on this machine, call the server.
+const SERVER_NAMES: [&str; 5] =
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
 /// How long an authority is good for, and how long what it signs.
-const AUTHORITY_YEARS: i64 = 10;
-const YEARS: i64 = 1;
+const AUTHORITY_DAYS: i64 = 10 * 365;
+const DAYS: i64 = 365;
 /// What ends sooner than this is made anew when the server starts.
 const RENEWED_BEFORE_DAYS: i64 = 30;
 const DAY_SECONDS: i64 = 24 * 3600;
 
 /// Sets from when to when a certificate is good: from yesterday on, for clocks that are behind.
-fn valid_for(params: &mut CertificateParams, years: i64) {
+fn valid_for(params: &mut CertificateParams, days: i64) {
     let day = |offset: i64| {
         let text = clock::now().plus_seconds(offset.saturating_mul(DAY_SECONDS)).to_string();
         let part = |from: usize, to: usize| text.get(from..to).and_then(|it| it.parse::<u16>().ok()).unwrap_or(1);
@@ -149,15 +162,52 @@ fn valid_for(params: &mut CertificateParams, years: i64) {
         rcgen::date_time_ymd(i32::from(part(0, 4)), small(part(5, 7)), small(part(8, 10)))
     };
     params.not_before = day(-1);
-    params.not_after = day(years.saturating_mul(365));
+    params.not_after = day(days);
 }
 
-/// Whether a certificate can still be used for a while; one that cannot be read cannot.
-fn is_good(pair: &Pair) -> bool {
-    let limit = clock::now().plus_seconds(RENEWED_BEFORE_DAYS.saturating_mul(DAY_SECONDS)).to_string();
+/// Whether a certificate can still be used for some days; one that cannot be read cannot.
+fn lasts(pair: &Pair, days: i64) -> bool {
+    let limit = clock::now().plus_seconds(days.saturating_mul(DAY_SECONDS)).to_string();
     let limit: String = limit.chars().filter(char::is_ascii_digit).collect();
     let end = pair.certificate_der().ok().and_then(|der| api::x509::not_after(&der));
     end.is_some_and(|end| end.trim_end_matches('Z') > limit.as_str())
+}
+
+/// Whether it is over.
+fn has_ended(pair: &Pair) -> bool {
+    pair.certificate_der().is_ok() && !lasts(pair, 0)
+}
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Server,
+    Client,
+}
+
+/// Whether a certificate is of this authority, for this purpose, and has this key.
+fn is_sound(pair: &Pair, authority: &Authority, purpose: Purpose) -> bool {
+    let verify = || {
+        let provider = ring::default_provider();
+        let certificate = pair.certificate_der().ok()?;
+        let key = provider.key_provider.load_private_key(pair.key_der().ok()?).ok()?;
+        CertifiedKey::new(vec![certificate.clone()], key).keys_match().ok()?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.pair.certificate_der().ok()?).ok()?;
+        let now = UnixTime::now();
+        match purpose {
+            Purpose::Server => {
+                let certificate = ParsedCertificate::try_from(&certificate).ok()?;
+                let algorithms = provider.signature_verification_algorithms.all;
+                verify_server_cert_signed_by_trust_anchor(&certificate, &roots, &[], now, algorithms).ok()
+            }
+            Purpose::Client => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider));
+                verifier.build().ok()?.verify_client_cert(&certificate, &[], now).ok().map(|_| ())
+            }
+        }
+    };
+    verify().is_some()
 }
 
 /// Whether a server certificate names all addresses.
@@ -222,11 +272,24 @@ impl Bundle {
             write_private(&key, &pair.key)?;
             Ok(pair)
         };
-        // Clients know the authority: only people replace it.
-        let authority = Authority { pair: load("ca", &|_| true, &|| Ok(Authority::generate()?.pair))? };
-        let is_usable = |pair: &Pair| is_good(pair) && names_all(pair, addresses);
+        // Clients know the authority: only people replace it, unless it is over and nobody can use it.
+        let path = directory.join("ca.crt");
+        let is_usable = |pair: &Pair| {
+            let is_over = has_ended(pair);
+            if is_over {
+                warn!(path = %path.display(), "Replaced certificate authority that was over");
+            }
+            !is_over
+        };
+        let authority = Authority { pair: load("ca", &is_usable, &|| Ok(Authority::generate()?.pair))? };
+        if !lasts(&authority.pair, RENEWED_BEFORE_DAYS) {
+            warn!(path = %path.display(), "Certificate authority ends soon and has to be replaced");
+        }
+        let is_good = |pair: &Pair, purpose| lasts(pair, RENEWED_BEFORE_DAYS) && is_sound(pair, &authority, purpose);
+        let is_usable = |pair: &Pair| is_good(pair, Purpose::Server) && names_all(pair, addresses);
         let server = load("apiserver", &is_usable, &|| authority.server(addresses))?;
-        let admin = load("admin", &is_good, &|| authority.client("kubernetes-admin", "system:masters"))?;
+        let is_usable = |pair: &Pair| is_good(pair, Purpose::Client);
+        let admin = load("admin", &is_usable, &|| authority.client("kubernetes-admin", "system:masters"))?;
         Ok(Self { authority, server, admin })
     }
 
@@ -307,8 +370,76 @@ mod tests {
         assert_ne!(first.server.certificate, other.server.certificate);
         assert_eq!(first.admin.certificate, other.admin.certificate);
         assert_eq!(first.authority.certificate(), other.authority.certificate());
+        let names = api::x509::addresses(&other.server.certificate_der().unwrap()).unwrap().len();
+        assert_eq!(names, both.len());
         // Fewer addresses are not a reason.
         let fewer = Bundle::load_or_create(directory.path(), &one).unwrap();
         assert_eq!(fewer.server.certificate, other.server.certificate);
+    }
+
+    /// Writes a pair that is good for this many days.
+    fn put(directory: &Path, name: &str, authority: &Authority, mut params: CertificateParams, days: i64) {
+        let key = KeyPair::generate().unwrap();
+        valid_for(&mut params, days);
+        let issuer = Issuer::new(authority_params().unwrap(), KeyPair::from_pem(&authority.pair.key).unwrap());
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        fs::write(directory.join(format!("{name}.crt")), certificate.pem()).unwrap();
+        fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn certificates_that_end_or_that_nobody_accepts_are_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let addresses: [IpAddr; 1] = ["127.0.0.1".parse().unwrap()];
+        let load = || Bundle::load_or_create(directory.path(), &addresses).unwrap();
+        let first = load();
+        for (days, is_kept) in [(-2, false), (20, false), (40, true)] {
+            let mut server = params("celplane-apiserver", None).unwrap();
+            server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            server.subject_alt_names.push(SanType::IpAddress(addresses[0]));
+            put(directory.path(), "apiserver", &first.authority, server, days);
+            let mut admin = params("kubernetes-admin", Some("system:masters")).unwrap();
+            admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            put(directory.path(), "admin", &first.authority, admin, days);
+            let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+            let (server, admin) = (read("apiserver.crt"), read("admin.crt"));
+            let again = load();
+            assert_eq!(again.server.certificate == server, is_kept, "{days}");
+            assert_eq!(again.admin.certificate == admin, is_kept, "{days}");
+        }
+        // A key that is not that of the certificate is of no use to anybody.
+        let before = load();
+        fs::write(directory.path().join("admin.key"), &before.server.key).unwrap();
+        fs::write(directory.path().join("apiserver.key"), "nonsense").unwrap();
+        let after = load();
+        assert_ne!(before.admin.certificate, after.admin.certificate);
+        assert_ne!(before.server.certificate, after.server.certificate);
+        // Nor is a certificate of an authority that people have replaced.
+        fs::remove_file(directory.path().join("ca.crt")).unwrap();
+        fs::remove_file(directory.path().join("ca.key")).unwrap();
+        let replaced = load();
+        assert!(is_sound(&replaced.server, &replaced.authority, Purpose::Server));
+        assert!(is_sound(&replaced.admin, &replaced.authority, Purpose::Client));
+        assert!(!is_sound(&after.server, &replaced.authority, Purpose::Server));
+        assert!(!is_sound(&replaced.admin, &replaced.authority, Purpose::Server));
+    }
+
+    #[test]
+    fn an_authority_is_replaced_when_it_is_over_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        for (days, is_kept) in [(20, true), (-2, false)] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = authority_params().unwrap();
+            valid_for(&mut params, days);
+            let pem = params.self_signed(&key).unwrap().pem();
+            fs::write(directory.path().join("ca.crt"), &pem).unwrap();
+            fs::write(directory.path().join("ca.key"), key.serialize_pem()).unwrap();
+            let bundle = Bundle::load_or_create(directory.path(), &[]).unwrap();
+            assert_eq!(bundle.authority.certificate() == pem, is_kept, "{days}");
+            assert!(is_sound(&bundle.server, &bundle.authority, Purpose::Server));
+        }
+        // What cannot be read is left to people.
+        fs::write(directory.path().join("ca.crt"), "nonsense").unwrap();
+        assert_eq!(Bundle::load_or_create(directory.path(), &[]).unwrap().authority.certificate(), "nonsense");
     }
 }

@@ -11,7 +11,6 @@ use crate::admission::node_restriction::Change;
 use crate::authorization::{Request, Rule, node};
 use crate::clock;
 use crate::http::answer::Answer;
-use crate::http::negotiation::{self, Form};
 use crate::http::payload::{self, FieldValidation};
 use crate::http::request::Target;
 use crate::http::status::{Failure, Result};
@@ -27,9 +26,6 @@ pub(super) fn is_review(group: &str) -> bool {
 pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     if call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
-    }
-    if call.accepted.form == Form::Table {
-        negotiation::negotiate_without_tables(call.headers)?;
     }
     call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "CreateOptions")?;

@@ -190,3 +190,18 @@ fn refused_bodies_leave_nothing_behind() {
     assert!(resident_kilobytes() < kilobytes + (24 << 10), "{kilobytes} → {}", resident_kilobytes());
     running.check_alive();
 }
+
+#[test]
+fn who_sends_too_much_hears_so_though_it_reads_only_afterwards() {
+    let running = Running::start(Options::default());
+    let body = vec![b' '; 12 << 20];
+    for _ in 0..5 {
+        let mut client = running.endpoint.connect();
+        let head = format!("POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.send(head.as_bytes()).unwrap();
+        client.send(&body).unwrap();
+        let answer = client.response().unwrap();
+        assert_eq!((answer.status, answer.header("connection").as_deref()), (413, Some("close")));
+    }
+    running.check_alive();
+}

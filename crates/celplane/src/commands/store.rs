@@ -43,6 +43,16 @@ impl Place {
         data_directory::refuse_newer(&self.data_dir)?;
         Ok(self.data_dir.join(STORE_FILE))
     }
+
+    /// As [`Self::file`], where one must be there.
+    fn existing_file(&self) -> anyhow::Result<PathBuf> {
+        let path = self.file()?;
+        if !path.try_exists()? {
+            let text = format!("there is no file `{}`", path.display());
+            return Err(std::io::Error::new(std::io::ErrorKind::NotFound, text).into());
+        }
+        Ok(path)
+    }
 }
 
 /// What is wrong, and what to do about it.

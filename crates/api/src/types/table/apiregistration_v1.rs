@@ -24,6 +24,14 @@ pub(super) static API_SERVICE_CONDITION: Type = Type { package: "k8s.io/kube-agg
 ] };
 
 #[rustfmt::skip]
+pub(super) static API_SERVICE_LIST: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceList", atomic: false, fields: &[
+    Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
+    Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
+    Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
+    Field { name: "items", go_name: "Items", go_type: "[]v1.APIService", kind: Kind::List(&Kind::Struct(&apiregistration_v1::API_SERVICE)), number: 2, ..FIELD },
+] };
+
+#[rustfmt::skip]
 pub(super) static API_SERVICE_SPEC: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceSpec", atomic: false, fields: &[
     Field { name: "service", go_name: "Service", go_type: "*v1.ServiceReference", kind: Kind::Struct(&apiregistration_v1::SERVICE_REFERENCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },

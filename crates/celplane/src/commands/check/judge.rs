@@ -173,7 +173,12 @@ impl Judge {
             Found::Nothing => self.definitions.find(api_version, kind),
             found => found,
         };
-        match (resources::find_by_api_version(api_version, kind), defined) {
+        let is_off = |resource: &resources::Resource<'_>| {
+            let version = api_version.rsplit('/').next().unwrap_or_default();
+            !resources::RuntimeConfig::default().serves(resource.group, version)
+        };
+        let built_in = resources::find_by_api_version(api_version, kind);
+        match (built_in.filter(|resource| !is_off(resource)), defined) {
             (Some(resource), _) => {
                 let context = self.context(manifest, resource.namespaced);
                 admit(admit::create(resource, &manifest.value, &context), &find, &mut report);
@@ -186,7 +191,9 @@ impl Judge {
                 admit(meaning.create(&manifest.value, &context), &find, &mut report);
             }
             (None, defined) => {
-                let is_missing = matches!(defined, Found::OtherVersion)
+                // What servers do not serve unless they are told to is missing, too.
+                let is_missing = built_in.is_some()
+                    || matches!(defined, Found::OtherVersion)
                     || types::by_api_version(api_version, kind).is_none() && is_built_in_group(api_version);
                 if is_missing {
                     // As `kubectl` says it.

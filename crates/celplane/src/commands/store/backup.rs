@@ -67,14 +67,8 @@ pub(super) fn verify(path: &Path) -> anyhow::Result<(u64, u64)> {
 
 /// Writes a backup, from the file, or from the server that uses it.
 pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(to)
-        .with_context(|| format!("cannot write `{}`", to.display()))?;
+    let store = if kubeconfig.is_none() { Some(place.existing_file()?) } else { None };
+    let mut file = create_private(to).with_context(|| format!("cannot write `{}`", to.display()))?;
     let from_server = |kubeconfig: &Path, file: &mut File| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -86,14 +80,26 @@ pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyh
             downloaded.context("the server did not hand out a backup")
         })
     };
-    match kubeconfig {
-        Some(kubeconfig) => from_server(kubeconfig, &mut file)?,
-        None => match Embedded::snapshot_of(place.file()?) {
+    match (store, kubeconfig) {
+        (None, None) => {}
+        (None, Some(kubeconfig)) => from_server(kubeconfig, &mut file)?,
+        (Some(store), _) => match Embedded::snapshot_of(store) {
             Err(store::Error::Locked { .. }) => from_server(&place.data_dir.join("admin.kubeconfig"), &mut file)?,
             snapshot => from_file(snapshot.map_err(|error| explain(error, "read the store"))?, &mut file)?,
         },
     }
     file.sync_all().with_context(|| format!("cannot write `{}`", to.display()))
+}
+
+/// A new file that only its owner can read. What an earlier attempt left is replaced, never written through: where others can
+/// write they may have put it there.
+fn create_private(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn from_file(snapshot: store::Snapshot, file: &mut File) -> anyhow::Result<()> {
@@ -110,4 +116,24 @@ fn from_file(snapshot: store::Snapshot, file: &mut File) -> anyhow::Result<()> {
     }
     backup::end(count, &mut piece);
     Ok(file.write_all(&piece)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_others_have_put_there_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, theirs) = (directory.path().join("backup.part"), directory.path().join("theirs"));
+        std::fs::write(&theirs, "").unwrap();
+        symlink(&theirs, &path).unwrap();
+        create_private(&path).unwrap().write_all(b"secret").unwrap();
+        assert_eq!(std::fs::read(&theirs).unwrap(), b"");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        create_private(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }

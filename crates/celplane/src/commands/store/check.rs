@@ -24,7 +24,7 @@ impl Arguments {
             println!("The backup is whole: {count} objects as of revision {revision}");
             return Ok(ExitCode::SUCCESS);
         }
-        let path = self.place.file()?;
+        let path = self.place.existing_file()?;
         let judge = |key: &str, value: &bytes::Bytes| match apiserver::storage::stored::document(value) {
             None if key.starts_with("/registry/") && key.matches('/').count() > 3 => {
                 Some("it is not an object".to_owned())

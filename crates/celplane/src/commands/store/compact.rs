@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let path = self.place.file()?;
+        let path = self.place.existing_file()?;
         if self.dry_run.is_on() {
             return say(&path).map_err(|error| explain(error, "compact the store"));
         }

@@ -33,7 +33,9 @@ impl Arguments {
             Some(path) => self.print(File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?)?,
             None => {
                 // On the way through a file, so that what is printed is whole.
-                let path = self.place.data_dir.join(format!("export-{}.part", std::process::id()));
+                let beside = Some(self.place.data_dir.clone()).filter(|directory| directory.is_dir());
+                let name = format!("celplane-export-{}.part", std::process::id());
+                let path = beside.unwrap_or_else(std::env::temp_dir).join(name);
                 let written = backup::write(&self.place, self.kubeconfig.as_deref(), &path);
                 let file = written.and_then(|()| Ok(File::open(&path)?));
                 let _ = std::fs::remove_file(&path);
