@@ -12,6 +12,7 @@ mod linger;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
+mod options;
 mod refusals;
 mod routing;
 mod unread;
@@ -20,6 +21,7 @@ mod write_timeout;
 pub use components::Failures;
 pub use kubelets::{Kubelets, Logs, LogsFailure};
 pub(crate) use labels::verb_name;
+pub use options::Options;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,7 +29,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::features::{Features, Gate};
+use api::features::Gate;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::{HeaderName, HeaderValue};
@@ -39,7 +41,7 @@ use store::Store;
 use tokio::sync::watch;
 use tracing::debug;
 
-use crate::audit::{self, Audit};
+use crate::audit;
 use crate::authorization::{self, Authorizer};
 use crate::custom::rows::Row;
 use crate::custom::{self, Customs};
@@ -58,9 +60,8 @@ use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
 use crate::identity::{Authenticator, SPACED_TOKEN, User, has_spaced_token, impersonation};
 use crate::metrics::{Counted, Labels, Metrics};
-use crate::objects::services::{AddressRange, PortRange};
 use crate::objects::strategy::Meaning;
-use crate::resources::{self, Resource, RuntimeConfig};
+use crate::resources::{self, Resource};
 use crate::serving::api_services;
 use crate::serving::bootstrap;
 use crate::serving::openapi::OpenApi;
@@ -84,102 +85,6 @@ const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-
 
 /// How long a refusal waits for the store.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// How a server behaves.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Which features are on.
-    pub features: Features,
-    /// Tokens and the users they stand for.
-    pub tokens: HashMap<String, User>,
-    /// Who signs service account tokens.
-    pub issuer: String,
-    /// Whom tokens must be meant for; the issuer if empty.
-    pub audiences: Vec<String>,
-    /// Where clients find the server, as discovery says it.
-    pub address: String,
-    /// A longer body is refused.
-    pub body_bytes_max: usize,
-    /// How many seats for requests there are, shared out by flow control: those of requests that read,
-    pub reads_max: usize,
-    /// and those of requests that write.
-    pub writes_max: usize,
-    /// Other requests than watches end after this long.
-    pub request_timeout: Duration,
-    /// At most this many connections are open, and a few of administrators and nodes.
-    pub connections_max: usize,
-    /// A client has this long until its first request,
-    pub first_request_timeout: Duration,
-    /// of that this long for its certificates,
-    pub head_timeout: Duration,
-    /// and over HTTP/1.1 this long until the head of each further request is there.
-    pub idle_timeout: Duration,
-    /// A client that takes nothing of what it is sent for this long is cut off.
-    pub write_timeout: Duration,
-    /// Events are kept for this long.
-    pub event_ttl: Duration,
-    /// All events together take about this many bytes in the store; the oldest go first.
-    pub event_bytes_max: u64,
-    /// What the last changes, which watchers can go on from, may take in memory.
-    pub watch_history_bytes_max: usize,
-    /// What watches may hold in memory for clients that have not read it yet.
-    pub watch_bytes_max: usize,
-    /// What the health checks call the store.
-    pub store_name: &'static str,
-    /// How often one of the servers on a store makes it forget; not at all for a store that forgets by itself.
-    pub compaction_interval: Option<Duration>,
-    /// Whether there is a role for fleets of simulated nodes, `celplane:node-fleet`.
-    pub node_fleet: bool,
-    /// The addresses that services can have,
-    pub service_addresses: AddressRange,
-    /// and the ports on all nodes.
-    pub service_ports: PortRange,
-    /// What the expressions of printer columns may cost in one request.
-    pub table_cost_max: u64,
-    /// Which versions of the API are served.
-    pub runtime_config: RuntimeConfig,
-    /// Admission plugins that are passed over: of those, `ServiceAccount` can be.
-    pub disabled_admission_plugins: Vec<String>,
-    /// Who did what is written here.
-    pub audit: Option<Arc<Audit>>,
-    /// Whether the log has a line for every request.
-    pub logs_requests: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: Features::default(),
-            tokens: HashMap::new(),
-            issuer: "https://kubernetes.default.svc".to_owned(),
-            audiences: Vec::new(),
-            address: "127.0.0.1:6443".to_owned(),
-            body_bytes_max: 3 << 20,
-            reads_max: 400,
-            writes_max: 200,
-            request_timeout: Duration::from_secs(60),
-            connections_max: 10_000,
-            first_request_timeout: Duration::from_secs(10),
-            head_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(90),
-            write_timeout: Duration::from_secs(30),
-            event_ttl: Duration::from_secs(3600),
-            event_bytes_max: 128 << 20,
-            watch_history_bytes_max: 768 << 20,
-            watch_bytes_max: 256 << 20,
-            store_name: "store",
-            compaction_interval: None,
-            node_fleet: false,
-            service_addresses: AddressRange::default(),
-            service_ports: PortRange::default(),
-            table_cost_max: registry::custom_resource::printer_columns::REQUEST_COST_DEFAULT,
-            runtime_config: RuntimeConfig::default(),
-            disabled_admission_plugins: Vec::new(),
-            audit: None,
-            logs_requests: false,
-        }
-    }
-}
 
 /// The API server.
 pub struct Server {

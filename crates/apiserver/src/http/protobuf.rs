@@ -105,18 +105,24 @@ fn items(text: &[u8]) -> Vec<&[u8]> {
     items
 }
 
+/// Appends the message of an item whose text is given; none, and nothing is appended, if it cannot be read.
+pub(crate) fn put_item(number: u16, of: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    if WRITER.with_borrow_mut(|writer| writer.nested_text(number, of, text, out)).is_none() {
+        put_item_of(number, of, &json::parse(text).ok()?, out);
+    }
+    Some(())
+}
+
+/// Appends the message of an item in normal form.
+pub(crate) fn put_item_of(number: u16, of: &'static Type, item: &json::Value, out: &mut Vec<u8>) {
+    WRITER.with_borrow_mut(|writer| writer.nested(number, of, item, out));
+}
+
 /// The messages of items, some at a time; none if one of them cannot be read.
 fn messages(number: u16, of: &'static Type, items: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
     let write = |items: &[&[u8]]| -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(items.iter().map(|item| item.len()).fold(0, usize::saturating_add));
-        WRITER.with_borrow_mut(|writer| {
-            for item in items {
-                if writer.nested_text(number, of, item, &mut out).is_none() {
-                    writer.nested(number, of, &json::parse(item).ok()?, &mut out);
-                }
-            }
-            Some(())
-        })?;
+        items.iter().try_for_each(|item| put_item(number, of, item, &mut out))?;
         Some(out)
     };
     let bytes = items.iter().map(|item| item.len()).fold(0, usize::saturating_add);

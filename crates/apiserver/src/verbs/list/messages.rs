@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use api::json::{Object, Value};
+use api::json::Object;
 use api::types::protobuf::{Writer, envelope_around};
 use api::types::{self, Type};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use super::chunks::Chunks;
 use super::writer::Filter;
 use crate::http::body::Body;
 use crate::http::listing::{Listing, Made, Measure, Parts, Work};
-use crate::http::protobuf::item_type;
+use crate::http::protobuf::{item_type, put_item, put_item_of};
 use crate::resources::Resource;
 use crate::storage::stored::Served;
 use registry::conversion;
@@ -75,18 +75,22 @@ pub(super) fn long(
 }
 
 impl Shared {
-    fn document(&self, object: &Served) -> Value {
+    /// Appends an object as an item.
+    fn put(&self, object: &Served, out: &mut Vec<u8>) {
+        if self.is_stored && put_item(self.number, self.item, &object.json, out).is_some() {
+            return;
+        }
         let mut document = object.decode();
         convert(self.resource, &self.version, &mut document);
-        document
+        put_item_of(self.number, self.item, &document, out);
     }
 
     /// How long an object is as an item.
-    fn length(&self, writer: &mut Writer, object: &Served) -> usize {
+    fn length(&self, object: &Served, room: &mut Vec<u8>) -> usize {
         let mut measure = || {
-            let mut out = Vec::new();
-            writer.nested(self.number, self.item, &self.document(object), &mut out);
-            out.len()
+            room.clear();
+            self.put(object, room);
+            room.len()
         };
         if self.is_stored { object.message_bytes(measure) } else { measure() }
     }
@@ -97,9 +101,9 @@ impl Parts for Messages {
         let (fetch, shared) = (self.unmeasured.next()?, self.shared.clone());
         Some(Box::new(move || {
             let Some(objects) = fetch() else { return false };
-            let mut writer = Writer::default();
+            let mut room = Vec::new();
             let selected = objects.iter().filter(|(key, object)| shared.filter.selects(key, object));
-            let bytes = selected.map(|(_, object)| shared.length(&mut writer, object)).fold(0, usize::saturating_add);
+            let bytes = selected.map(|(_, object)| shared.length(object, &mut room)).fold(0, usize::saturating_add);
             shared.bytes.fetch_add(bytes, Ordering::Relaxed);
             true
         }))
@@ -116,9 +120,9 @@ impl Parts for Messages {
         let (fetch, shared) = (self.chunks.next()?, self.shared.clone());
         Some(Box::new(move || {
             let objects = fetch()?;
-            let (mut writer, mut out) = (Writer::default(), Vec::new());
+            let mut out = Vec::new();
             for (_, object) in objects.iter().filter(|(key, object)| shared.filter.selects(key, object)) {
-                writer.nested(shared.number, shared.item, &shared.document(object), &mut out);
+                shared.put(object, &mut out);
             }
             Some(Made::plain(out))
         }))
