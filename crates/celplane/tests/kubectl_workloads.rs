@@ -280,3 +280,17 @@ fn certificates_and_tokens_are_signed() {
     let arguments = ["--kubeconfig", "plain.kubeconfig", "auth", "whoami", "--token", &kept];
     assert!(cluster.refused(&arguments, "").contains("Unauthorized"));
 }
+
+#[test]
+fn endpoints_without_a_service_stay() {
+    let Some(cluster) = start(&["--nodes", "1"]) else { return };
+    let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
+    cluster
+        .apply("apiVersion: v1\nkind: Endpoints\nmetadata: {name: alone}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n");
+    // By then the controller has heard of both.
+    kubectl("create service clusterip web --tcp=80");
+    until(&cluster, &["get", "endpoints", "web"], |text| text.contains("web"));
+    kubectl("delete service web");
+    until(&cluster, &["get", "endpoints", "-o", "name"], |text| !text.contains("web"));
+    assert_eq!(kubectl("get endpoints alone -o jsonpath={.subsets[0].addresses[0].ip}"), "10.0.0.1");
+}
