@@ -282,7 +282,7 @@ fn certificates_and_tokens_are_signed() {
 }
 
 #[test]
-fn endpoints_without_a_service_stay() {
+fn endpoints_without_a_service_stay_and_quotas_count_themselves() {
     let Some(cluster) = start(&["--nodes", "1"]) else { return };
     let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
     cluster
@@ -293,4 +293,16 @@ fn endpoints_without_a_service_stay() {
     kubectl("delete service web");
     until(&cluster, &["get", "endpoints", "-o", "name"], |text| !text.contains("web"));
     assert_eq!(kubectl("get endpoints alone -o jsonpath={.subsets[0].addresses[0].ip}"), "10.0.0.1");
+
+    for count in 0..8 {
+        let namespace = format!("team-{count}");
+        kubectl(&format!("create namespace {namespace}"));
+        kubectl(&format!("create quota q --hard=resourcequotas=3,secrets=5 -n {namespace}"));
+        let used = ["get", "quota", "q", "-n", &namespace, "-o", "jsonpath={.status.used.resourcequotas}"];
+        until(&cluster, &used, |text| text == "1");
+        kubectl(&format!("create quota other --hard=pods=3 -n {namespace}"));
+        until(&cluster, &used, |text| text == "2");
+        kubectl(&format!("delete quota other -n {namespace}"));
+        until(&cluster, &used, |text| text == "1");
+    }
 }
