@@ -37,6 +37,8 @@ pub enum ResultRule {
     BoolOrUnknown,
     /// A truth value.
     Bool,
+    /// A truth value, in the words of admission.
+    Condition,
     /// Text.
     String,
     /// Anything.
@@ -128,10 +130,11 @@ impl ResultRule {
         let wrong = match self {
             ResultRule::Any => return Ok(()),
             ResultRule::BoolOrUnknown if matches!(found, Type::Bool | Type::Any) => return Ok(()),
-            ResultRule::Bool if *found == Type::Bool => return Ok(()),
+            ResultRule::Bool | ResultRule::Condition if *found == Type::Bool => return Ok(()),
             ResultRule::String if *found == Type::String => return Ok(()),
             ResultRule::BoolOrUnknown => format!("must evaluate to bool or the unknown type, not {found}"),
             ResultRule::Bool => "cel expression must evaluate to a bool".to_owned(),
+            ResultRule::Condition => "must evaluate to bool".to_owned(),
             ResultRule::String => "messageExpression must evaluate to a string".to_owned(),
         };
         Err(CompileError::WrongType(wrong))

@@ -3,6 +3,7 @@
 pub mod base;
 pub mod device;
 pub mod devices;
+pub mod match_condition;
 pub mod node_affinity;
 pub mod policy;
 pub mod printer_column;

@@ -181,6 +181,14 @@ fn a_log_is_followed_to_its_end_and_events_tell_of_containers() {
     });
     cluster.kubectl(&["delete", "pod", "stays"], "");
     until(&cluster, &events, |text| text.contains("Stopping container c"));
+
+    // A deadline that comes while the pod runs counts from its start.
+    cluster.apply("apiVersion: v1\nkind: Pod\nmetadata: {name: late}\nspec: {containers: [{name: c, image: nginx}]}\n");
+    until(&cluster, &["get", "pod", "late"], |text| text.contains("Running"));
+    cluster.kubectl(&["patch", "pod", "late", "-p", r#"{"spec": {"activeDeadlineSeconds": 1}}"#], "");
+    let state = "jsonpath={.status.phase} {.status.reason} {.status.containerStatuses[0].state.terminated.exitCode}";
+    until(&cluster, &["get", "pod", "late", "-o", state], |text| text == "Failed DeadlineExceeded 143");
+    until(&cluster, &events, |text| text.contains("Pod was active on the node longer than the specified deadline"));
 }
 
 /// A role in a process of its own, ended when dropped.

@@ -280,3 +280,29 @@ fn certificates_and_tokens_are_signed() {
     let arguments = ["--kubeconfig", "plain.kubeconfig", "auth", "whoami", "--token", &kept];
     assert!(cluster.refused(&arguments, "").contains("Unauthorized"));
 }
+
+#[test]
+fn endpoints_without_a_service_stay_and_quotas_count_themselves() {
+    let Some(cluster) = start(&["--nodes", "1"]) else { return };
+    let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
+    cluster
+        .apply("apiVersion: v1\nkind: Endpoints\nmetadata: {name: alone}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n");
+    // By then the controller has heard of both.
+    kubectl("create service clusterip web --tcp=80");
+    until(&cluster, &["get", "endpoints", "web"], |text| text.contains("web"));
+    kubectl("delete service web");
+    until(&cluster, &["get", "endpoints", "-o", "name"], |text| !text.contains("web"));
+    assert_eq!(kubectl("get endpoints alone -o jsonpath={.subsets[0].addresses[0].ip}"), "10.0.0.1");
+
+    for count in 0..8 {
+        let namespace = format!("team-{count}");
+        kubectl(&format!("create namespace {namespace}"));
+        kubectl(&format!("create quota q --hard=resourcequotas=3,secrets=5 -n {namespace}"));
+        let used = ["get", "quota", "q", "-n", &namespace, "-o", "jsonpath={.status.used.resourcequotas}"];
+        until(&cluster, &used, |text| text == "1");
+        kubectl(&format!("create quota other --hard=pods=3 -n {namespace}"));
+        until(&cluster, &used, |text| text == "2");
+        kubectl(&format!("delete quota other -n {namespace}"));
+        until(&cluster, &used, |text| text == "1");
+    }
+}

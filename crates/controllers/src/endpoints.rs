@@ -4,16 +4,16 @@
 
 mod subsets;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use api::core::v1::{Endpoints, Pod, Service};
 use api::json::{Object, Value};
 use api::time::Timestamp;
-use client::Document;
-use client::controller::{Controller, Next, own};
-use client::informer::{Informer, Key};
+use client::controller::{Controller, Next};
+use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
 use client::resources::Served as _;
+use client::{Document, Queue};
 
 use crate::action::Action;
 use crate::executor::{Executor, Failure};
@@ -45,17 +45,39 @@ pub async fn run(context: Context) {
     let endpoints = context.informers.all::<Document<Endpoints>>();
     let executor = context.executor();
     executor.expectations().follow(&endpoints, &Endpoints::RESOURCE.plural);
-    let runner = watched.watch(Controller::new(context.name, &context.runtime)).watch(&endpoints, own).workers(WORKERS);
-    let controller = Arc::new(EndpointsController { watched, endpoints, executor });
-    runner
-        .run(move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(key).await }
+    let services = watched.services.clone();
+    let runner = watched
+        .watch(Controller::new(context.name, &context.runtime))
+        .watch_changes(&endpoints, move |change| {
+            // Kubernetes: endpoints that someone makes without a service are left alone.
+            let key = edit::key(change.newest().metadata());
+            let matters = matches!(change, Change::Deleted(_)) || services.store().get_key(&key).is_some();
+            matters.then_some(key)
         })
-        .await;
+        .workers(WORKERS);
+    let controller = Arc::new(EndpointsController { watched, endpoints, executor });
+    let left_over = controller.clone().look_for_left_over(Arc::downgrade(runner.queue()));
+    let work = runner.run(move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(key).await }
+    });
+    tokio::select! {
+        () = work => {}
+        () = left_over => {}
+    }
 }
 
 impl EndpointsController {
+    /// Once, at the start: services may have gone while nobody looked. Never ends.
+    async fn look_for_left_over(self: Arc<Self>, queue: Weak<Queue<Key>>) {
+        self.endpoints.synced().await;
+        if let Some(queue) = queue.upgrade() {
+            let all = self.endpoints.store().list();
+            all.iter().filter(|it| is_left_over(it)).for_each(|it| queue.add(edit::key(it.metadata())));
+        }
+        std::future::pending().await
+    }
+
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         if !self.executor.settled(&key) {
             return Ok(Next::After(UNSETTLED));
@@ -63,7 +85,7 @@ impl EndpointsController {
         let current = self.endpoints.store().get_key(&key);
         let Some(service) = self.watched.services.store().get_key(&key) else {
             self.watched.forget(&key);
-            let actions = current.filter(|it| is_left_over(it)).map(|it| delete(&it)).into_iter().collect();
+            let actions = current.map(|it| delete(&it)).into_iter().collect();
             return outcome::next(self.executor.perform(&key, actions).await);
         };
         let selected = self.watched.pods_of(&service);

@@ -17,7 +17,7 @@ use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 use client::{Document, Informers, Queue};
 
-use self::usage::{Content, counted, used};
+use self::usage::{Content, counted, is_other, used};
 use crate::action::Action;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
@@ -58,11 +58,16 @@ pub async fn run(context: Context) {
             quotas.iter().map(|quota| edit::key(quota.metadata())).collect::<Vec<Key>>()
         }
     };
-    let (of_pod, of_service, of_claim) = (near(&quotas), near(&quotas), near(&quotas));
+    let (of_quota, of_pod, of_service, of_claim) = (near(&quotas), near(&quotas), near(&quotas), near(&quotas));
     let runner = Controller::new(context.name, &context.runtime)
-        .watch_changes(&quotas, |change| match change {
-            Change::Updated { old, new } if old.spec == new.spec => None,
-            _ => Some(edit::key(change.newest().metadata())),
+        .watch_changes(&quotas, move |change| match change {
+            Change::Updated { old, new } if old.spec == new.spec => Vec::new(),
+            Change::Deleted(gone) => {
+                let mut keys = of_quota(&gone.metadata.namespace);
+                keys.push(edit::key(gone.metadata()));
+                keys
+            }
+            _ => vec![edit::key(change.newest().metadata())],
         })
         .watch_changes(&pods, move |change| match change {
             Change::Deleted(pod) => of_pod(&pod.metadata.namespace),
@@ -117,7 +122,9 @@ impl Quotas {
         let services: Vec<&Service> = services.iter().map(|it| &**it).collect();
         let claims: Vec<&PersistentVolumeClaim> = claims.iter().map(|it| &**it).collect();
         let counts = |resource: &str| self.count(resource, &key.namespace);
-        let content = Content { pods: &pods, services: &services, claims: &claims, counts: &counts };
+        // INVARIANT: the quota is in this store, so that it is among those that are counted.
+        let quotas = self.quotas.store().by_index(BY_NAMESPACE, &key.namespace).len();
+        let content = Content { pods: &pods, services: &services, claims: &claims, quotas, counts: &counts };
         let actions = written(&quota, &used(&quota, &content)).into_iter().collect();
         match outcome::next(self.executor.perform(&key, actions).await)? {
             Next::Done => Ok(Next::After(self.settings.quota_period)),
@@ -137,8 +144,7 @@ impl Quotas {
         let missing: Vec<Text> = {
             let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
             let names = quota.spec.hard.keys().filter_map(|name| counted(name));
-            let names = names.filter(|it| !matches!(*it, "pods" | "services" | "persistentvolumeclaims"));
-            names.filter(|name| !others.contains_key(*name)).map(Text::from).collect()
+            names.filter(|name| is_other(name) && !others.contains_key(*name)).map(Text::from).collect()
         };
         if missing.is_empty() {
             return Ok(());

@@ -5,6 +5,7 @@
 use api::core::v1::{ContainerStatus, Pod};
 use client::events::Severity;
 
+use crate::deadline;
 use crate::runtime::{Container, Observation, State};
 
 /// One thing to be told about a container of a pod.
@@ -65,6 +66,19 @@ pub fn killing(pod: &Pod) -> Vec<Told> {
         message: format!("Stopping container {}", status.name),
     };
     running.map(tell).collect()
+}
+
+/// That a pod's time is up, and what becomes of its containers.
+#[must_use]
+pub fn overdue(pod: &Pod) -> Vec<Told> {
+    let mut told = vec![Told {
+        field_path: String::new(),
+        severity: Severity::Normal,
+        reason: deadline::REASON,
+        message: deadline::MESSAGE.to_owned(),
+    }];
+    told.extend(killing(pod));
+    told
 }
 
 /// Whether a status says that a container is in a state.

@@ -7,7 +7,7 @@
 //! - [`admission`]: whether a pod that was bound to the node may run there; [`preemption`]: who gives way to critical ones.
 //! - [`volumes`]: whether its volumes can be reached from there.
 //! - [`runtime`] and [`simulation`]: how containers are doing; [`pod_status`]: what that means for the pod; [`logs`]: what
-//!   containers have written; [`container_events`]: what users are told of them.
+//!   containers have written; [`container_events`]: what users are told of them; [`deadline`]: how long they may run.
 //! - [`slice_template`]: devices of a node that are not there, as drivers would publish them; [`prepare`]: what a driver
 //!   says about them once a pod needs them.
 //! - [`static_pods`]: pods from the node's own files.
@@ -19,6 +19,7 @@
 pub mod admission;
 pub mod clock;
 pub mod container_events;
+pub mod deadline;
 pub mod faults;
 pub mod fleet;
 pub mod heartbeat;

@@ -7,6 +7,7 @@ use api::json::{Object, Text, Value};
 use api::time::Timestamp;
 use matching::resources::is_sidecar;
 
+use crate::deadline;
 use crate::runtime::{Container, Ended, Observation, State};
 
 /// Where a pod is.
@@ -112,20 +113,38 @@ pub fn failed(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
 /// The patch for a pod that gives way to a critical one, with how its containers ended, if they have.
 #[must_use]
 pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &str, now: Timestamp) -> Value {
-    let mut status = failure(pod, reason, message, now);
-    let mut rows = seen.map(|seen| conditions(pod, seen, "Failed", now)).unwrap_or_default();
-    if let Some(seen) = seen {
-        status.insert("initContainerStatuses", container_statuses(&seen.init_containers));
-        status.insert("containerStatuses", container_statuses(&seen.containers));
-    }
-    let condition = PodConditionPart {
+    let part = PodConditionPart {
         condition_type: "DisruptionTarget".into(),
         status: "True".into(),
         reason: "TerminationByKubelet".into(),
         message: "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
         ..PodConditionPart::default()
     };
-    rows.push(PodCondition { last_transition_time: Some(now), part: condition.into() });
+    let condition = PodCondition { last_transition_time: Some(now), part: part.into() };
+    ended_early(pod, seen, reason, message, Some(condition), now)
+}
+
+/// The patch for a pod whose time is up, with how its containers ended.
+#[must_use]
+pub fn overdue(pod: &Pod, seen: &Observation, now: Timestamp) -> Value {
+    ended_early(pod, Some(seen), deadline::REASON, deadline::MESSAGE, None, now)
+}
+
+fn ended_early(
+    pod: &Pod,
+    seen: Option<&Observation>,
+    reason: &str,
+    message: &str,
+    condition: Option<PodCondition>,
+    now: Timestamp,
+) -> Value {
+    let mut status = failure(pod, reason, message, now);
+    let mut rows = seen.map(|seen| conditions(pod, seen, "Failed", now)).unwrap_or_default();
+    if let Some(seen) = seen {
+        status.insert("initContainerStatuses", container_statuses(&seen.init_containers));
+        status.insert("containerStatuses", container_statuses(&seen.containers));
+    }
+    rows.extend(condition);
     insert_conditions(&mut status, pod, &rows);
     for_pod(pod, status)
 }

@@ -1,7 +1,7 @@
 //! Policies of admission and their bindings: for what they are asked, with which parameters, and what follows.
 //!
-//! Follows `pkg/apis/admissionregistration/validation`. Expressions must be there, and are not compiled: nothing
-//! evaluates them here.
+//! Follows `pkg/apis/admissionregistration/validation`. Expressions must be there; those of conditions
+//! must compile. Nothing evaluates them here.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,26 @@ use api::json::Value;
 use api::names;
 
 use crate::document::Read;
+use crate::expressions::{self, Place};
 use crate::generic;
 use crate::meta;
-use crate::strategy::Strategy;
+use crate::strategy::{Context, Strategy};
 use crate::webhooks;
 
 pub(crate) const VALIDATING: Strategy = Strategy {
-    validate_create: |policy, _, errors| validate_validating(policy, errors),
-    validate_update: |policy, old, _, errors| {
+    validate_create: |policy, context, errors| validate_validating(policy, None, context, errors),
+    validate_update: |policy, old, context, errors| {
         meta::validate_update(policy, old, errors);
-        validate_validating(policy, errors);
+        validate_validating(policy, Some(old), context, errors);
     },
     ..generic::WITH_GENERATION_AND_STATUS_ALONE
 };
 
 pub(crate) const MUTATING: Strategy = Strategy {
-    validate_create: |policy, _, errors| validate_mutating(policy, errors),
-    validate_update: |policy, old, _, errors| {
+    validate_create: |policy, context, errors| validate_mutating(policy, None, context, errors),
+    validate_update: |policy, old, context, errors| {
         meta::validate_update(policy, old, errors);
-        validate_mutating(policy, errors);
+        validate_mutating(policy, Some(old), context, errors);
     },
     ..generic::COUNTED
 };
@@ -93,8 +94,21 @@ fn validate_policy(policy: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_conditions_and_variables(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
-    validate_conditions(spec.list("matchConditions"), &at.child("matchConditions"), errors);
+fn validate_conditions_and_variables(
+    spec: &Value,
+    old: Option<&Value>,
+    context: &Context<'_>,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
+    // What was accepted once may stay.
+    let is_stored = old
+        .map(|old| old.field("spec"))
+        .is_some_and(|old| ["paramKind", "matchConditions"].iter().all(|field| old.field(field) == spec.field(field)));
+    if !is_stored {
+        let (conditions, has_params) = (spec.list("matchConditions"), spec.has("paramKind"));
+        validate_conditions(conditions, has_params, context, &at.child("matchConditions"), errors);
+    }
     let list = at.child("variables");
     for (index, variable) in spec.list("variables").iter().enumerate() {
         let here = list.index(index);
@@ -111,15 +125,25 @@ fn validate_conditions_and_variables(spec: &Value, at: &Path<'_>, errors: &mut E
 }
 
 /// Conditions under which a policy or a webhook is asked.
-pub(crate) fn validate_conditions(conditions: &[Value], at: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_conditions(
+    conditions: &[Value],
+    has_params: bool,
+    context: &Context<'_>,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
     if conditions.len() > MATCH_CONDITIONS_MAX {
         errors.too_many(*at, Some(conditions.len()), MATCH_CONDITIONS_MAX);
     }
     let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let here = at.index(index);
-        if is_blank(condition.text("expression")) {
-            errors.required(here.child("expression"), "");
+        match condition.text("expression").trim() {
+            "" => errors.required(here.child("expression"), ""),
+            expression => {
+                let place = Place::MatchCondition { has_params };
+                expressions::validate(context.expressions, place, expression, here.child("expression"), errors);
+            }
         }
         let name = condition.text("name");
         if name.is_empty() {
@@ -142,10 +166,10 @@ fn is_identifier(text: &str) -> bool {
         && !is_reserved
 }
 
-fn validate_validating(policy: &Value, errors: &mut Errors) {
+fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     validate_policy(policy, errors);
     let (spec, at) = (policy.field("spec"), Path::new("spec"));
-    validate_conditions_and_variables(spec, &at, errors);
+    validate_conditions_and_variables(spec, old, context, &at, errors);
     let (validations, annotations) = (spec.list("validations"), spec.list("auditAnnotations"));
     let (validations_at, annotations_at) = (at.child("validations"), at.child("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -203,11 +227,11 @@ fn validate_validation(validation: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_mutating(policy: &Value, errors: &mut Errors) {
+fn validate_mutating(policy: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     validate_policy(policy, errors);
     let (spec, at) = (policy.field("spec"), Path::new("spec"));
     validate_mutated(spec.field("matchConstraints"), &at.child("matchConstraints"), errors);
-    validate_conditions_and_variables(spec, &at, errors);
+    validate_conditions_and_variables(spec, old, context, &at, errors);
     let list = at.child("mutations");
     if spec.list("mutations").is_empty() {
         errors.required(list, "mutations must contain at least one item");

@@ -8,7 +8,9 @@ use api::json::Value;
 use api::structural_schema::Schema;
 use cel::env::EnvError;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment};
-use cel_kubernetes::environments::{Language, device, devices, node_affinity, printer_column, toleration};
+use cel_kubernetes::environments::{
+    Language, device, devices, match_condition, node_affinity, printer_column, toleration,
+};
 use cel_kubernetes::prospect::Prospect;
 use cel_kubernetes::schema::TypedSchema;
 
@@ -29,6 +31,11 @@ pub enum Place<'a> {
     DeviceConstraint,
     /// `additionalPrinterColumns[].expression` of a CRD, typed by the schema.
     PrinterColumn(&'a Value),
+    /// `matchConditions[].expression` of an admission policy or a webhook.
+    MatchCondition {
+        /// Whether the policy has parameters.
+        has_params: bool,
+    },
 }
 
 /// Why an expression cannot be used.
@@ -115,6 +122,9 @@ impl Environments {
             Place::DeviceSelector => self.device.compile(expression),
             Place::DeviceConstraint => self.devices.compile(expression),
             Place::PrinterColumn(schema) => column_environment(&self.language, schema)?.compile(expression),
+            Place::MatchCondition { has_params } => match_condition::environment_in(&self.kubernetes, has_params)
+                .map_err(|error| Refusal::Internal(error.to_string()))?
+                .compile(expression),
         };
         result.map_err(Refusal::from)
     }

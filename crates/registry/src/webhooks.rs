@@ -1,6 +1,6 @@
 //! Configurations of admission webhooks: who is called, for what, and how.
 //!
-//! Follows `pkg/apis/admissionregistration/validation`. Expressions of conditions are not compiled: nothing calls them here.
+//! Follows `pkg/apis/admissionregistration/validation`. Nothing calls them here.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::admission_policies::validate_conditions;
 use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, invalid};
-use crate::strategy::Strategy;
+use crate::strategy::{Context, Strategy};
 
 pub(crate) const WEBHOOKS: Strategy = Strategy {
-    validate_create: |configuration, _, errors| validate(configuration, None, errors),
-    validate_update: |configuration, old, _, errors| {
+    validate_create: |configuration, context, errors| validate(configuration, None, context, errors),
+    validate_update: |configuration, old, context, errors| {
         meta::validate_update(configuration, old, errors);
-        validate(configuration, Some(old), errors);
+        validate(configuration, Some(old), context, errors);
     },
     ..generic::COUNTED
 };
@@ -58,14 +58,14 @@ fn has_known_version(hook: &Value) -> bool {
     hook.texts("admissionReviewVersions").any(|it| VERSIONS.contains(&it))
 }
 
-fn validate(configuration: &Value, old: Option<&Value>, errors: &mut Errors) {
+fn validate(configuration: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     meta::validate(configuration, false, names::dns1123_subdomain, errors);
     let demands = Demands::new(configuration, old);
     let at = Path::new("webhooks");
     let mut seen = BTreeSet::new();
     for (index, hook) in configuration.list("webhooks").iter().enumerate() {
         let here = at.index(index);
-        validate_hook(hook, &demands, &here, errors);
+        validate_hook(hook, &demands, context, &here, errors);
         validate_versions(hook, demands.known_versions, &here.child("admissionReviewVersions"), errors);
         let name = hook.text("name");
         if demands.unique_names && !name.is_empty() && !seen.insert(name) {
@@ -81,7 +81,7 @@ fn one_of(hook: &Value, field: &str, supported: &[&str], at: &Path<'_>, errors: 
     }
 }
 
-fn validate_hook(hook: &Value, demands: &Demands, at: &Path<'_>, errors: &mut Errors) {
+fn validate_hook(hook: &Value, demands: &Demands, context: &Context<'_>, at: &Path<'_>, errors: &mut Errors) {
     validate_name(hook.text("name"), at.child("name"), errors);
     let rules = at.child("rules");
     for (index, rule) in hook.list("rules").iter().enumerate() {
@@ -106,7 +106,8 @@ fn validate_hook(hook: &Value, demands: &Demands, at: &Path<'_>, errors: &mut Er
     one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], at, errors);
     validate_client(hook.field("clientConfig"), &at.child("clientConfig"), errors);
     if demands.conditions {
-        validate_conditions(hook.list("matchConditions"), &at.child("matchConditions"), errors);
+        let conditions = hook.list("matchConditions");
+        validate_conditions(conditions, false, context, &at.child("matchConditions"), errors);
     }
 }
 

@@ -141,7 +141,7 @@ fn object<const N: usize>(name: &str, fields: [(&'static str, Declared); N]) -> 
 }
 
 /// `AdmissionRequest` without what stands beside it as variables of their own.
-fn request() -> Declared {
+pub(super) fn request() -> Declared {
     let kind = || object("kubernetes.GroupVersionKind", [("group", text()), ("version", text()), ("kind", text())]);
     let resource =
         || object("kubernetes.GroupVersionResource", [("group", text()), ("version", text()), ("resource", text())]);
@@ -169,7 +169,7 @@ fn request() -> Declared {
 }
 
 /// The namespace of the object, as far as policies see it.
-fn namespace() -> Declared {
+pub(super) fn namespace() -> Declared {
     let time = || Declared::scalar(Type::Timestamp, 0, 0);
     let number = || Declared::scalar(Type::Int, 0, 0);
     let pairs = || Declared::map(text(), text(), 0);

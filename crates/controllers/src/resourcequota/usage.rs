@@ -15,6 +15,8 @@ pub(crate) struct Content<'a> {
     pub(crate) pods: &'a [&'a Pod],
     pub(crate) services: &'a [&'a Service],
     pub(crate) claims: &'a [&'a PersistentVolumeClaim],
+    /// How many quotas there are, the one that is counted for among them.
+    pub(crate) quotas: usize,
     /// How many objects of other resources there are, by `PLURAL` or `PLURAL.GROUP`.
     pub(crate) counts: &'a (dyn Fn(&str) -> i64 + Sync),
 }
@@ -30,6 +32,11 @@ pub(crate) fn counted(name: &str) -> Option<&str> {
         | "persistentvolumeclaims" => Some(name),
         _ => name.strip_prefix("count/"),
     }
+}
+
+/// Whether objects of a resource are counted by their names alone: of the others more is known.
+pub(crate) fn is_other(resource: &str) -> bool {
+    !matches!(resource, "pods" | "services" | "persistentvolumeclaims" | "resourcequotas")
 }
 
 /// How much of each limit is used.
@@ -58,10 +65,12 @@ pub(crate) fn used(quota: &ResourceQuota, content: &Content<'_>) -> ResourceList
             }
         }
         for name in quota.spec.hard.keys() {
-            let other = counted(name).filter(|it| !matches!(*it, "pods" | "services" | "persistentvolumeclaims"));
-            if let Some(resource) = other {
-                add(name, &Quantity::new((content.counts)(resource), Format::DecimalSi));
-            }
+            let count = match counted(name) {
+                Some("resourcequotas") => i64::try_from(content.quotas).unwrap_or(i64::MAX),
+                Some(resource) if is_other(resource) => (content.counts)(resource),
+                _ => continue,
+            };
+            add(name, &Quantity::new(count, Format::DecimalSi));
         }
     }
     used
@@ -193,7 +202,7 @@ mod tests {
     #[track_caller]
     fn check(spec: &str, pods: &[Pod], expected: &[(&str, &str)]) {
         let pods: Vec<&Pod> = pods.iter().collect();
-        let content = Content { pods: &pods, services: &[], claims: &[], counts: &|_| 7 };
+        let content = Content { pods: &pods, services: &[], claims: &[], quotas: 1, counts: &|_| 7 };
         let used = used(&quota(spec), &content);
         let used: Vec<(&str, String)> = used.iter().map(|(name, it)| (name.as_str(), it.to_string())).collect();
         let used: Vec<(&str, &str)> = used.iter().map(|(name, it)| (*name, it.as_str())).collect();
@@ -210,6 +219,12 @@ mod tests {
             &[],
             &[("configmaps", "7"), ("count/jobs.batch", "7")],
         );
+    }
+
+    #[test]
+    fn a_quota_counts_itself_whatever_others_have_heard_of() {
+        let spec = r#"{"hard": {"count/resourcequotas": "1", "resourcequotas": "1", "secrets": "9"}}"#;
+        check(spec, &[], &[("count/resourcequotas", "1"), ("resourcequotas", "1"), ("secrets", "7")]);
     }
 
     #[test]
@@ -230,7 +245,7 @@ mod tests {
         let quota = quota(
             r#"{"hard": {"requests.storage": "5Gi", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi"}}"#,
         );
-        let content = Content { pods: &[], services: &[], claims: &[&claim], counts: &|_| 0 };
+        let content = Content { pods: &[], services: &[], claims: &[&claim], quotas: 1, counts: &|_| 0 };
         assert!(used(&quota, &content).values().all(|it| it.to_string() == "1Gi"));
     }
 }

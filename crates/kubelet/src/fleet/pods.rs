@@ -14,6 +14,7 @@ use super::Inner;
 use super::member::{Member, address_of};
 use crate::admission::{self, Rejection};
 use crate::container_events;
+use crate::deadline;
 use crate::pod_status::{self, Addresses};
 use crate::preemption;
 use crate::runtime::{Observation, Runtime, Stopping};
@@ -115,37 +116,65 @@ impl<R: Runtime> Inner<R> {
             self.write_status(&pod, &member, &patch).await?;
             return Ok(None);
         }
-        if let Err(NotMounted(why)) = self.mount(&pod, &member, &node).await? {
-            member.warn(&pod, "FailedMount", &why);
-            let seen = Observation::not_started(&pod);
-            let addresses = addresses(&pod, &member, &node, false);
-            if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
-                self.write_status(&pod, &member, &patch).await?;
+        let left = deadline::left(&pod, now);
+        if left.is_some_and(|left| left.is_zero()) {
+            return self.end_overdue(&pod, &member).await;
+        }
+        let next = self.bring_further(&pod, &member, &node).await?;
+        Ok(next.into_iter().chain(left).min())
+    }
+
+    /// Mounts, prepares and starts, and says how the containers are. Answers when to look again.
+    async fn bring_further(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
+        let now = (self.clock)();
+        if let Err(NotMounted(why)) = self.mount(pod, member, node).await? {
+            member.warn(pod, "FailedMount", &why);
+            let seen = Observation::not_started(pod);
+            let addresses = addresses(pod, member, node, false);
+            if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
+                self.write_status(pod, member, &patch).await?;
             }
             // The longer a pod waits, the rarer it is looked at.
             let waited = pod.status.start_time.unwrap_or(now).until(now);
             return Ok(Some(waited.clamp(MOUNT_PAUSES.0, MOUNT_PAUSES.1)));
         }
-        if let Some(again) = self.prepare(&pod, &member).await? {
-            let addresses = addresses(&pod, &member, &node, false);
-            if let Some(patch) = pod_status::patch(&pod, &Observation::not_started(&pod), &addresses, now) {
-                self.write_status(&pod, &member, &patch).await?;
+        if let Some(again) = self.prepare(pod, member).await? {
+            let addresses = addresses(pod, member, node, false);
+            if let Some(patch) = pod_status::patch(pod, &Observation::not_started(pod), &addresses, now) {
+                self.write_status(pod, member, &patch).await?;
             }
             return Ok(Some(again));
         }
-        let seen = self.runtime.sync(&pod, now).await;
+        let seen = self.runtime.sync(pod, now).await;
         let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
         if !seen.has_sandbox && is_soon {
             return Ok(seen.next);
         }
-        let addresses = addresses(&pod, &member, &node, seen.has_sandbox);
-        if let Some(patch) = pod_status::patch(&pod, &seen, &addresses, now) {
-            self.write_status(&pod, &member, &patch).await?;
+        let addresses = addresses(pod, member, node, seen.has_sandbox);
+        if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
+            self.write_status(pod, member, &patch).await?;
             if self.tells() {
-                member.tell(&pod, container_events::news(&pod, &seen));
+                member.tell(pod, container_events::news(pod, &seen));
             }
         }
         Ok(seen.next)
+    }
+
+    /// Ends a pod whose time is up.
+    async fn end_overdue(&self, pod: &Pod, member: &Member) -> Result<Option<Duration>, Error> {
+        let now = (self.clock)();
+        if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
+            member.tell(pod, container_events::overdue(pod));
+        }
+        match self.runtime.stop(pod, now).await {
+            Stopping::Wait(wait) => Ok(Some(wait)),
+            Stopping::Never => Ok(None),
+            Stopping::Ended(seen) => {
+                info!(pod = %pod.metadata.name, node = %member.name, "Ended pod whose time is up");
+                self.write_status(pod, member, &pod_status::overdue(pod, &seen, now)).await?;
+                Ok(None)
+            }
+        }
     }
 
     /// What is against running the pod here. Nothing, once it was admitted: from then on it occupies what it asked for.
