@@ -5,6 +5,13 @@
 
 use super::{Text, Value};
 
+/// Whether a key is this one. Most that are of the same length begin or end differently.
+#[inline]
+fn is(it: &Text, key: &str) -> bool {
+    let (it, key) = (it.as_bytes(), key.as_bytes());
+    it.len() == key.len() && it.first() == key.first() && it.last() == key.last() && it == key
+}
+
 /// The fields of an object, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
@@ -46,18 +53,18 @@ impl Object {
     /// Where the field `key` stands.
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
-        self.entries.iter().position(|(it, _)| it == key)
+        self.entries.iter().position(|(it, _)| is(it, key))
     }
 
     /// The value of the field `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.iter().find(|(it, _)| it == key).map(|(_, value)| value)
+        self.entries.iter().find(|(it, _)| is(it, key)).map(|(_, value)| value)
     }
 
     /// The value of the field `key`, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        self.entries.iter_mut().find(|(it, _)| it == key).map(|(_, value)| value)
+        self.entries.iter_mut().find(|(it, _)| is(it, key)).map(|(_, value)| value)
     }
 
     /// Whether there is a field `key`.

@@ -1,6 +1,6 @@
 //! Changing an object by a patch.
 
-use api::json::Value;
+use api::json::{Object, Value};
 
 use super::Call;
 use super::create::{check_namespace, merge_owners};
@@ -42,9 +42,9 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     let mentions_managed =
         kind == PatchType::Json || call.body.windows(MANAGED_FIELDS.len()).any(|it| it == MANAGED_FIELDS);
     let done = modify_tracked(call, dry_run, |old, tracking| {
-        let mut shown = old.clone();
+        let mut shown = if mentions_managed { old.clone() } else { without_managed_fields(old) };
         conversion::from_stored(call.resource, &call.target.version, &mut shown);
-        let hidden = if mentions_managed { None } else { metadata::make(&mut shown).remove("managedFields") };
+        let hidden = old.at(&["metadata", "managedFields"]).filter(|_| !mentions_managed);
         let patched = apply(call, kind, &shown);
         let is_refused = |complaints: &[String]| validation == FieldValidation::Strict && !complaints.is_empty();
         let Decoded { object, complaints, given_empty } = match (patched, hidden) {
@@ -52,7 +52,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             (patched, None) => patched?,
             // A refusal shows the whole object.
             (_, Some(hidden)) => {
-                metadata::set(&mut shown, "managedFields", hidden);
+                metadata::set(&mut shown, "managedFields", hidden.clone());
                 apply(call, kind, &shown)?
             }
         };
@@ -77,6 +77,23 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     })
     .await?;
     show(call, done)
+}
+
+/// A copy of an object without its managed fields, which are often half of it.
+fn without_managed_fields(object: &Value) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let mut copy = Object::with_capacity(fields.len());
+    for (key, value) in fields.iter() {
+        let value = match value {
+            Value::Object(metadata) if key == "metadata" => {
+                let kept = metadata.iter().filter(|(key, _)| *key != "managedFields");
+                Value::Object(Object::from_distinct(kept.map(|(key, value)| (key.into(), value.clone())).collect()))
+            }
+            value => value.clone(),
+        };
+        copy.insert(key, value);
+    }
+    Value::Object(copy)
 }
 
 /// What the body of a patch must look like before the object is read.
