@@ -91,7 +91,7 @@ impl Default for Options {
             write_timeout: Duration::from_secs(30),
             event_ttl: Duration::from_secs(3600),
             event_bytes_max: 128 << 20,
-            watch_history_bytes_max: 768 << 20,
+            watch_history_bytes_max: 896 << 20,
             watch_bytes_max: 256 << 20,
             store_name: "store",
             compaction_interval: None,
