@@ -70,7 +70,6 @@ use crate::storage::{compaction, events, health};
 use crate::verbs::watch::memory::Memory;
 use crate::verbs::{self, Call};
 
-/// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request, wherever it comes from. Futures that leave this crate are boxed, too: the way of a request would
@@ -80,6 +79,7 @@ type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// What starting a server gives.
 type Started = std::result::Result<Arc<Server>, store::Error>;
 
+/// By which schema and at which level a request was handled: who sees these does not hold back by itself.
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
